@@ -1,0 +1,9 @@
+"""Floor 0: what every other room may use.
+
+::
+
+    origin.py   a value travels with where it came from
+    errors.py   the tree of errors, and the one function that renders them
+    text.py     safe representations, nearest names, calls as text
+    where.py    what this process is doing now, for the report of a failing rank
+"""

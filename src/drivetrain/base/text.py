@@ -1,0 +1,51 @@
+"""Values, names and calls as text that is safe to print in an error."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping
+
+_LONGEST = 120
+
+
+class Code(str):
+    """A piece of Python that is printed as it stands, not quoted, when a call is written out."""
+
+    __slots__ = ()
+
+
+def show(value: object) -> str:
+    """Return ``repr(value)``, shortened, and never an exception from a hostile ``__repr__``."""
+    try:
+        text = str(value) if isinstance(value, Code) else repr(value)
+        text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    except Exception as error:  # noqa: BLE001 - a repr may raise anything; an error message must not
+        text = f"<{type(value).__name__} object, repr failed with {type(error).__name__}>"
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 20]}... ({len(text)} characters)"
+
+
+def literal(value: object) -> str:
+    """Return the value as a user would write it in a call, strings in double quotes."""
+    if isinstance(value, str) and not isinstance(value, Code):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, list):
+        return "[" + ", ".join(map(literal, value)) + "]"
+    return show(value)
+
+
+def arguments(values: Mapping[str, object]) -> str:
+    """Write keyword arguments out: ``accelerator="gpu", devices=2``."""
+    return ", ".join(f"{name}={literal(value)}" for name, value in values.items())
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """Return the valid name that is closest to what was received, or None."""
+    lower = {known.lower(): known for known in names}
+    found = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6) if len(name) < _LONGEST else []
+    return lower[found[0]] if found else None
+
+
+def listed(names: Iterable[object]) -> str:
+    """Join names for a sentence: ``cpu, cuda, mps``; ``nothing`` for none."""
+    return ", ".join(map(str, names)) or "nothing"

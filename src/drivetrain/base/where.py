@@ -1,0 +1,25 @@
+"""What this process is doing now: stage, epoch, step, batch. Read when a rank fails."""
+
+from __future__ import annotations
+
+
+class Where:
+    """A notebook of one page per process; writing to it costs one dictionary store."""
+
+    def __init__(self) -> None:
+        self._facts: dict[str, object] = {}
+
+    def note(self, **facts: object) -> None:
+        """Remember facts such as ``stage="fit", epoch=0, step=12``; later ones replace earlier ones."""
+        self._facts.update(facts)
+
+    def clear(self) -> None:
+        """Forget everything, at the beginning and the end of a run."""
+        self._facts.clear()
+
+    def __str__(self) -> str:
+        """Render as ``stage fit, epoch 0, step 12``; empty when nothing was noted."""
+        return ", ".join(f"{name} {value}" for name, value in self._facts.items())
+
+
+HERE = Where()

@@ -1,0 +1,100 @@
+"""The only reader of ``os.environ`` and of the devices. Returns plain data, decides nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import multiprocessing
+import os
+import platform
+import sys
+from typing import Any
+
+
+def read() -> dict[str, Any]:
+    """Return the facts from which a Machine is made; imports torch to ask it for devices."""
+    counts, memory_bytes, touched = _torch_devices()
+    counts |= {"tpu": _tpu_count(), "hpu": _hpu_count(), "ipu": _ipu_count()}
+    return {
+        "devices": {kind: count for kind, count in counts.items() if count},
+        "variables": variables(),
+        "notebook": is_notebook(),
+        "fork": "fork" in multiprocessing.get_all_start_methods(),
+        "touched": touched,
+        "num_cpus": num_cpus(),
+        "memory_bytes": memory_bytes | {"cpu": _cpu_memory()},
+        "platform": f"{sys.platform} {platform.machine()}",
+    }
+
+
+def variables() -> dict[str, str]:
+    """Return a copy of this process's environment variables."""
+    return dict(os.environ)
+
+
+def num_cpus() -> int:
+    """Return how many CPU cores this process may use; at least 1."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def is_notebook() -> bool:
+    """Whether this process is a Jupyter kernel; a terminal's IPython is not."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return type(shell).__name__ == "ZMQInteractiveShell"
+
+
+def is_terminal() -> bool:
+    """Whether standard error is a terminal that a person watches."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def _torch_devices() -> tuple[dict[str, int], dict[str, tuple[int, ...]], set[str]]:
+    import torch
+
+    counts = {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+    touched = {"cuda"} if torch.cuda.is_initialized() else set()
+    if hasattr(torch, "xpu"):
+        counts["xpu"] = torch.xpu.device_count()
+        touched |= {"xpu"} if torch.xpu.is_initialized() else set()
+    # Asking for a device's properties initialises CUDA, which a later fork would not survive.
+    memory = {"cuda": _cuda_memory(counts["cuda"])} if "cuda" in touched else {}
+    return counts, memory, touched
+
+
+def _cuda_memory(count: int) -> tuple[int, ...]:
+    import torch
+
+    return tuple(torch.cuda.get_device_properties(index).total_memory for index in range(count))
+
+
+def _cpu_memory() -> tuple[int, ...]:
+    if not hasattr(os, "sysconf"):
+        return ()
+    return (os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),)
+
+
+def _tpu_count() -> int:
+    if importlib.util.find_spec("torch_xla") is None:
+        return 0
+    from torch_xla._internal import tpu  # type: ignore[import-not-found,unused-ignore]  # optional package
+
+    return int(tpu.num_available_devices())
+
+
+def _hpu_count() -> int:
+    if importlib.util.find_spec("habana_frameworks") is None:
+        return 0
+    from habana_frameworks.torch import hpu  # type: ignore[import-not-found,unused-ignore]  # optional package
+
+    return int(hpu.device_count())
+
+
+def _ipu_count() -> int:
+    if importlib.util.find_spec("poptorch") is None:
+        return 0
+    import poptorch  # type: ignore[import-not-found,unused-ignore]  # optional package
+
+    # poptorch tells only whether a number of IPUs can be had; pods come in powers of two.
+    return max((n for n in (1, 2, 4, 8, 16, 32, 64) if poptorch.ipuHardwareIsAvailable(n)), default=0)

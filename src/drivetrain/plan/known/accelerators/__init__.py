@@ -1,0 +1,1 @@
+"""Facts of the accelerators that ship; one file each."""

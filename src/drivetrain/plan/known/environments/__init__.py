@@ -1,0 +1,1 @@
+"""Facts of the environments that ship; one file each."""

@@ -1,0 +1,1 @@
+"""Facts of the launchers that ship; one file each."""

@@ -1,0 +1,1 @@
+"""Facts of the precisions that ship; one file each."""

@@ -1,0 +1,1 @@
+"""Facts of the storage that ship; one file each."""

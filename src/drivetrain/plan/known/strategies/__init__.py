@@ -1,0 +1,1 @@
+"""Facts of the strategies that ship; one file each."""
