@@ -1,5 +1,0 @@
-"""torch_xla on TPU: its runtime knows the ranks; no variables are read."""
-
-from drivetrain.plan.facts import EnvironmentFacts
-
-FACTS = (EnvironmentFacts("xla", "torch_xla's runtime", accelerators=frozenset({"tpu"})),)

@@ -1,8 +1,0 @@
-"""Parameters in float32, arithmetic in a shorter format under autocast."""
-
-from drivetrain.plan.facts import PrecisionFacts
-
-FACTS = (
-    PrecisionFacts("bf16-mixed", "float32 parameters, bfloat16 arithmetic", ("bf16",), runtime="drivetrain.precision.mixed:MixedPrecision"),
-    PrecisionFacts("16-mixed", "float32 parameters, float16 arithmetic, scaled loss", ("16",)),
-)

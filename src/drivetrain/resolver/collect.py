@@ -1,0 +1,295 @@
+"""Gather what was said about each flag, from every door, and refuse what was said twice.
+
+Doors, most explicit first: the argument itself; a part held by the strategy object or given in
+``plugins``; an old spelling; an environment variable ``DRIVETRAIN_<FLAG>``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from drivetrain.base.errors import Conflict, Fix, Notice
+from drivetrain.base.origin import UNSET, Origin, Sourced, is_said
+from drivetrain.base.text import listed, nearest, show
+from drivetrain.flags.problem import Problem
+from drivetrain.resolver.aliases import ALIASES, REFUSED
+from drivetrain.resolver.catalogue import Catalogue, facts_of, group_of
+from drivetrain.resolver.facts import Facts
+from drivetrain.resolver.legacy import DOORS, LEGACY, Legacy, Translation, is_removed, new_call
+from drivetrain.resolver.spec import StrategySpec
+
+FLAGS = (
+    "accelerator",
+    "devices",
+    "num_nodes",
+    "strategy",
+    "launcher",
+    "environment",
+    "precision",
+    "plugins",
+    "sync_batchnorm",
+)
+"""The arguments that decide a plan, in the order in which they are explained."""
+
+_PLUGIN_FLAGS = {
+    "precisions": "precision",
+    "environments": "environment",
+    "checkpoint_ios": "checkpoint_io",
+    "layer_syncs": "layer_sync",
+}
+_VARIABLE = "DRIVETRAIN_"
+_OTHER_VARIABLES = ("DRIVETRAIN_NODE_RANK",)
+_GPUS = ("gpu", "cuda", "xpu", "mps")
+
+
+@dataclass
+class Said:
+    """What was said: one Sourced value a flag, the objects behind names, and what went wrong."""
+
+    flags: dict[str, Sourced[Any]] = field(default_factory=dict)
+    typed: dict[str, str] = field(default_factory=dict)
+    """By flag: the name of the argument that the user typed: ``gpus`` for devices."""
+    implied: dict[str, Sourced[Any]] = field(default_factory=dict)
+    facts: list[Facts] = field(default_factory=list)
+    objects: dict[str, object] = field(default_factory=dict)
+    trainer: dict[str, object] = field(default_factory=dict)
+    conflicts: list[Conflict] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
+
+    def add(self, flag: str, source: Sourced[Any], typed: str) -> None:
+        """Note a value of a flag; a second one is a conflict that names both."""
+        if flag not in self.flags or _is_auto(self.flags[flag].value):
+            self.flags[flag], self.typed[flag] = source, typed
+            return
+        if _is_auto(source.value):
+            return
+        kept = self.flags[flag]
+        shown = {self.typed[flag]: kept, typed if typed != self.typed[flag] else f"{typed} again": source}
+        fixes: list[Fix] = [{name: UNSET} for name in (typed, self.typed[flag]) if name not in ("strategy", flag)]
+        fixes += [{name: UNSET} for name in (typed, self.typed[flag]) if name == flag]
+        message = f"{flag} is said twice: {self.typed[flag]}={show(kept.value)} and {typed}={show(source.value)}"
+        self.conflicts.append(Conflict("plan.said-twice", message, shown, f"each decision has one flag; this one is {flag}", tuple(fixes)))
+
+
+def collect(
+    arguments: Mapping[str, Sourced[Any]],
+    old: Mapping[str, Sourced[Any]],
+    variables: Mapping[str, str],
+    catalogue: Catalogue,
+    caller: str,
+    version: str,
+) -> Said:
+    """Gather today's arguments, old spellings and variables into one value a flag."""
+    said = Said()
+    reader = _Reader(said, catalogue, version)
+    for flag, source in arguments.items():
+        reader.argument(flag, source)
+    for name, source in old.items():
+        reader.old(name, source)
+    for flag, source in said.implied.items():
+        _imply(said, flag, source)
+    reader.warn(caller, arguments)
+    _read_variables(said, variables)
+    return said
+
+
+class _Reader:
+    """Reads each door into a `Said`."""
+
+    def __init__(self, said: Said, catalogue: Catalogue, version: str) -> None:
+        self.said, self.catalogue, self.version = said, catalogue, version
+        self.translated: list[tuple[Legacy, Sourced[Any]]] = []
+        self.today: dict[str, object] = {}
+
+    def argument(self, flag: str, source: Sourced[Any]) -> None:
+        if flag == "plugins":
+            self._plugins(source)
+        elif flag == "accelerator" and self._is_strategy(source.value):
+            self._translate(DOORS["accelerator"], source)
+        elif flag == "strategy":
+            self._strategy(source, "strategy")
+        else:
+            self._flag(flag, source, flag)
+
+    def old(self, name: str, source: Sourced[Any]) -> None:
+        row = LEGACY.get(name)
+        if row is not None:
+            self._translate(row, source)
+            return
+        close = nearest(name, [*FLAGS, *LEGACY])
+        fixes: tuple[Fix, ...] = ({name: UNSET, **({close: source.value} if close in FLAGS else {})}, {name: UNSET})
+        because = f"the flags are: {listed(FLAGS)}"
+        message = f"there is no flag {show(name)}" + (f"; the nearest is {close!r}" if close else "")
+        self.said.conflicts.append(Conflict("plan.unknown-flag", message, {name: source}, because, fixes))
+
+    def warn(self, caller: str, arguments: Mapping[str, Sourced[Any]]) -> None:
+        """Add a notice for each old spelling, with the whole call as it reads today."""
+        kept = {flag: source.value for flag, source in arguments.items()}
+        for row, _ in self.translated:
+            kept.pop(row.name, None)
+        today = {**kept, **self.today}
+        order = {flag: place for place, flag in enumerate(FLAGS)}
+        call = new_call(caller, dict(sorted(today.items(), key=lambda item: order.get(item[0], len(order)))))
+        for row, source in self.translated:
+            self.said.notices.append(
+                Notice("plan.legacy", f"{row.name}={show(source.value)} is an old spelling since {row.since} and ends with {row.removed}; write {call}")
+            )
+            if is_removed(row, self.version):
+                message = f"{row.name}={show(source.value)} is an old spelling since {row.since} that ended with {row.removed}; write {call}"
+                self.said.conflicts.append(
+                    Conflict("plan.legacy-removed", message, {row.name: source}, f"this is release {self.version}", (self._fix(row),))
+                )
+
+    def _fix(self, row: Legacy) -> Fix:
+        return {row.name: UNSET, **{name: value for name, value in self.today.items() if name in FLAGS}}
+
+    def _translate(self, row: Legacy, source: Sourced[Any]) -> None:
+        try:
+            meaning = row.read(source.value)
+        except Problem as problem:
+            fixes = tuple(_renamed_fix(row.name, fix) for fix in problem.fixes)
+            self.said.conflicts.append(Conflict("plan.legacy-value", problem.message, {row.name: source}, problem.because, fixes))
+            return
+        if meaning.refused:
+            message = f"{row.name}={show(source.value)} is gone since {row.since}: {meaning.refused}"
+            self.said.conflicts.append(
+                Conflict("plan.legacy-refused", message, {row.name: source}, "an old spelling without a like today is not guessed", ({row.name: UNSET},))
+            )
+            return
+        self.translated.append((row, source))
+        self._apply(row, source, meaning)
+
+    def _apply(self, row: Legacy, source: Sourced[Any], meaning: Translation) -> None:
+        reason = f"{row.name}={show(source.value)}" + (f", {source.reason}" if source.reason else "")
+        for flag, value in meaning.flags.items():
+            if flag == "strategy":
+                self.today[flag] = str(value) if isinstance(value, StrategySpec) else value
+                self._strategy(Sourced(value, Origin.LEGACY, reason), row.name)
+            else:
+                self.today[flag] = value
+                self._flag(flag, Sourced(value, Origin.LEGACY, reason), row.name)
+        for flag, value in meaning.implies.items():
+            self.said.implied.setdefault(flag, Sourced(value, Origin.LEGACY, reason))
+            if flag not in self.said.flags or self.said.typed[flag] == row.name:
+                self.today.setdefault(flag, value)
+        self.said.trainer.update(meaning.trainer)
+        self.today.update({name: value for name, value in meaning.trainer.items() if name != row.name})
+
+    def _is_strategy(self, value: object) -> bool:
+        """Whether a value given as ``accelerator`` or in ``plugins`` names a strategy."""
+        if isinstance(value, StrategySpec):
+            return True
+        if not isinstance(value, str) or value in self.catalogue.accelerators:
+            return False
+        name = value.strip().lower().partition("(")[0].partition("+")[0]
+        return name in ALIASES or name in REFUSED or name in self.catalogue.strategies
+
+    def _strategy(self, source: Sourced[Any], typed: str) -> None:
+        """Note a strategy, and what its alias or object says about other flags."""
+        value, said = source.value, self.said
+        if self._refines(typed):
+            said.flags.pop("strategy")
+        said.add("strategy", source, typed)
+        if isinstance(value, str) and (alias := ALIASES.get(value.strip().lower())):
+            for flag in ("launcher", "accelerator"):
+                if (held := getattr(alias, flag)) is not None and not (flag == "accelerator" and _same(said.flags.get(flag), held)):
+                    said.add(flag, Sourced(held, source.origin, source.reason or f"{typed}={show(value)}"), typed)
+        if isinstance(value, StrategySpec):
+            for flag, held in value.parts.items():
+                self._flag(flag, Sourced(held, Origin.OBJECT, f"held by {typed}={value}"), typed)
+
+    def _refines(self, typed: str) -> bool:
+        """``accelerator="ddp", plugins="ddp_sharded"`` was the documented way to say sharded ddp."""
+        kept = self.said.flags.get("strategy")
+        was_door = kept is not None and self.said.typed["strategy"] == "accelerator"
+        return typed == "plugins" and was_door and (_same(kept, "ddp") or _same(kept, "ddp_spawn"))
+
+    def _flag(self, flag: str, source: Sourced[Any], typed: str) -> None:
+        """Note a flag's value; an object is replaced by its name and kept beside."""
+        facts = None if isinstance(source.value, StrategySpec) else facts_of(source.value)
+        if facts is None:
+            self.said.add(flag, source, typed)
+            return
+        wanted = {"accelerator": "accelerators", "precision": "precisions", "environment": "environments", "checkpoint_io": "checkpoint_ios"}.get(flag)
+        if group_of(facts) != wanted:
+            message = f"{flag}={show(source.value)} is no {flag}"
+            self.said.conflicts.append(Conflict("plan.wrong-object", message, {flag: source}, f"{flag} takes a name or an object with a {flag}'s facts", ({flag: UNSET},)))
+            return
+        self._object(flag, facts, source, typed)
+
+    def _object(self, flag: str, facts: Facts, source: Sourced[Any], typed: str) -> None:
+        self.said.facts.append(facts)
+        self.said.objects[flag] = source.value
+        self.said.add(flag, Sourced(facts.name, source.origin, source.reason), typed)
+
+    def _plugins(self, source: Sourced[Any]) -> None:
+        value = source.value
+        items: Iterable[object] = value if isinstance(value, (list, tuple)) else (value,)
+        for item in items:
+            if self._is_strategy(item):
+                self._translate(DOORS["plugins"], Sourced(item, source.origin, source.reason))
+                continue
+            facts = facts_of(item)
+            flag = _PLUGIN_FLAGS.get(group_of(facts)) if facts is not None else None
+            if facts is None or flag is None:
+                self._not_a_plugin(item, source)
+            else:
+                self._object(flag, facts, Sourced(item, Origin.OBJECT, f"plugins=[{show(item)}]"), "plugins")
+
+    def _not_a_plugin(self, item: object, source: Sourced[Any]) -> None:
+        fixes: list[Fix] = [{"plugins": UNSET}]
+        if isinstance(item, str) and item in self.catalogue.precisions:
+            fixes.insert(0, {"plugins": UNSET, "precision": item})
+        message = f"plugins holds {show(item)}, which is no plug-in"
+        because = "plugins takes Precision, CheckpointIO, ClusterEnvironment and LayerSync objects, one of each kind"
+        self.said.conflicts.append(Conflict("plan.plugin-kind", message, {"plugins": source}, because, tuple(fixes)))
+
+
+def _imply(said: Said, flag: str, source: Sourced[Any]) -> None:
+    """Apply a flag that an old spelling implies, unless a fitting value is said."""
+    kept = said.flags.get(flag)
+    fits = _same(kept, source.value) or (source.value == "gpu" and any(_same(kept, gpu) for gpu in _GPUS))
+    if not fits:
+        said.add(flag, source, source.reason.partition("=")[0])
+
+
+def _read_variables(said: Said, variables: Mapping[str, str]) -> None:
+    known = {_VARIABLE + flag.upper(): flag for flag in FLAGS if flag != "plugins"}
+    for name, text in variables.items():
+        if not name.startswith(_VARIABLE) or not text.strip():
+            continue
+        flag = known.get(name)
+        if flag is None and name not in _OTHER_VARIABLES:
+            close = nearest(name, known)
+            said.notices.append(Notice("plan.unknown-variable", f"{name}={show(text)} is read by nobody; " + (f"write {close}" if close else "unset it")))
+        elif flag is not None and flag in said.flags:
+            kept = said.flags[flag]
+            reason = "; ".join(filter(None, (kept.reason, f"stands above {name}={show(text)}")))
+            said.flags[flag] = Sourced(kept.value, kept.origin, reason)
+        elif flag is not None:
+            said.flags[flag] = Sourced(text, Origin.VARIABLE, f"{name}={show(text)}")
+            said.typed[flag] = name
+
+
+def _same(kept: Sourced[Any] | None, value: object) -> bool:
+    return kept is not None and isinstance(kept.value, str) and isinstance(value, str) and kept.value == value
+
+
+def _is_auto(value: object) -> bool:
+    return isinstance(value, str) and value.strip().lower() == "auto"
+
+
+def _renamed_fix(name: str, fix: Fix) -> Fix:
+    """Turn a fix of today's flag into one that drops the old spelling."""
+    return dict(fix) if name in fix else {name: UNSET, **fix}
+
+
+def said_arguments(values: Mapping[str, Any], where: str) -> dict[str, Sourced[Any]]:
+    """Return the arguments that the user gave, each with its origin and place."""
+    return {
+        name: Sourced(value, Origin.ARGUMENT, where.replace("{}", f"{name}={show(value)}"))
+        for name, value in values.items()
+        if is_said(value)
+    }

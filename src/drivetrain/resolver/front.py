@@ -1,0 +1,94 @@
+"""The front door: from a call's arguments to a Plan, with warnings for old spellings."""
+
+from __future__ import annotations
+
+import os.path
+import sys
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from drivetrain._version import __version__
+from drivetrain.base.errors import Conflict, DrivetrainDeprecationWarning, DrivetrainWarning, PlanError
+from drivetrain.base.origin import AUTO, OFF, ONE, Origin, Sourced
+from drivetrain.base.text import show
+from drivetrain.machine.snapshot import Machine
+from drivetrain.resolver.catalogue import in_force
+from drivetrain.resolver.collect import said_arguments
+from drivetrain.resolver.plan import Plan
+from drivetrain.resolver.resolve import Question, Resolution, resolve
+from drivetrain.resolver.spec import StrategySpec
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def plan(
+    *,
+    accelerator: object = AUTO,
+    devices: object = AUTO,
+    num_nodes: int | str = ONE,
+    strategy: str | StrategySpec = AUTO,
+    launcher: str = AUTO,
+    environment: object = AUTO,
+    precision: object = None,
+    plugins: object = None,
+    sync_batchnorm: bool | str = OFF,  # type: ignore[assignment]  # OFF equals False and says that nobody said it
+    machine: Machine | None = None,
+    **legacy: object,
+) -> Plan:
+    """Decide everything about a run without running it.
+
+    A pure function of its arguments and the machine; equal questions give equal plans.
+    Old spellings (``gpus=2``) are translated with a warning that prints the new call.
+
+    Raises:
+        PlanError: the flags describe no run; ``.conflicts`` has all problems as data.
+    """
+    flags = {
+        "accelerator": accelerator,
+        "devices": devices,
+        "num_nodes": num_nodes,
+        "strategy": strategy,
+        "launcher": launcher,
+        "environment": environment,
+        "precision": precision,
+        "plugins": plugins,
+        "sync_batchnorm": sync_batchnorm,
+    }
+    return plan_for({**flags, **legacy}, caller="plan", machine=machine).plan
+
+
+def plan_for(flags: Mapping[str, object], *, caller: str, machine: Machine | None = None) -> Resolution:
+    """Resolve a call's arguments; warn of old spellings at the caller's line.
+
+    ``flags`` holds today's flags and any others that were passed, old or unknown; arguments that
+    were not said (None, or a parameter's default) are left out. ``caller`` is written into the
+    new call: ``Trainer``.
+    """
+    place, depth = _caller_place()
+    arguments = said_arguments(flags, f"{caller}({{}})" + (f", {place}" if place else ""))
+    catalogue = in_force()
+    if machine is None:
+        counts = {name: facts.count() for name, facts in catalogue.accelerators.items() if facts.count}
+        machine = Machine.probe().with_devices(counts)
+    elif not isinstance(machine, Machine):
+        source = Sourced[object](machine, Origin.ARGUMENT, f"{caller}(machine=...)")
+        because = "machine is a Machine, made by hand or by Machine.probe()"
+        message = f"machine={show(machine)} is a {type(machine).__name__}"
+        raise PlanError((Conflict("plan.machine-value", message, {"machine": source}, because),))
+    resolution = resolve(Question(arguments, machine, catalogue, __version__, caller))
+    for notice in resolution.plan.notices:
+        kind = DrivetrainDeprecationWarning if notice.code == "plan.legacy" else DrivetrainWarning
+        warnings.warn(str(notice), kind, stacklevel=depth)
+    return resolution
+
+
+def _caller_place() -> tuple[str, int]:
+    """Return ``train.py:12`` of the nearest frame outside of this package, and its stack level."""
+    frame: Any = sys._getframe(1)  # noqa: SLF001 - the documented way to a caller's line
+    depth = 1
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+        frame, depth = frame.f_back, depth + 1
+    if frame is None:
+        return "", 2
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}", depth  # noqa: PTH119 - a name, no file

@@ -1,0 +1,22 @@
+"""SLURM's srun. An interactive shell inside an allocation is not a launch."""
+
+from drivetrain.resolver.facts import EnvironmentFacts
+
+FACTS = (
+    EnvironmentFacts(
+        name="slurm",
+        title="SLURM",
+        preference=20,
+        dialects=(
+            {
+                "rank": "SLURM_PROCID",
+                "world_size": "SLURM_NTASKS",
+                "local_rank": "SLURM_LOCALID",
+                "node_rank": "SLURM_NODEID",
+                "num_nodes?": "SLURM_NNODES",
+            },
+        ),
+        unless={"SLURM_JOB_NAME": ("bash", "interactive")},
+        runtime="drivetrain.environments.slurm:SLURMEnvironment",
+    ),
+)

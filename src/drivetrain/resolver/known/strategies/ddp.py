@@ -1,0 +1,35 @@
+"""Data parallel: every rank holds the whole model, gradients are averaged."""
+
+from typing import final
+
+from drivetrain.resolver.facts import Option, StrategyFacts
+from drivetrain.resolver.spec import NamedSpec
+
+_FACTS = StrategyFacts(
+    name="ddp",
+    title="data parallel, gradients averaged in buckets",
+    axes=("dp_replicate",),
+    role="data",
+    options={
+        "find_unused_parameters": Option(False, "look for parameters without gradient each step"),
+        "static_graph": Option(False, "the same parameters are used every step"),
+        "gradient_as_bucket_view": Option(False, "gradients are views of the buckets, saves memory"),
+        "broadcast_buffers": Option(True, "rank 0's buffers reach all before each forward"),
+        "bucket_cap_mb": Option(None, "size of a bucket, MiB", (int,), least=1),
+        "process_group_backend": Option(None, "carries collectives: gloo, nccl, ...", (str,)),
+        "timeout_s": Option(1800.0, "longest wait in a collective, seconds", (float,), least=1),
+    },
+    has_layer_sync=True,
+    runtime="drivetrain.strategies.ddp:DDPRuntime",
+)
+
+
+@final
+class DDPStrategy(NamedSpec):
+    """Data parallel: ``strategy="ddp"``; options are those of torch's DistributedDataParallel."""
+
+    __slots__ = ()
+    facts = _FACTS
+
+
+FACTS = (_FACTS,)
