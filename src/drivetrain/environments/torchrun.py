@@ -1,0 +1,51 @@
+"""torchrun (torch.distributed.run), or the same variables set by hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from drivetrain.environments.environment import (
+    ClusterEnvironment,
+    Variables,
+    given_address,
+    given_port,
+    no_address,
+    ranks_of,
+)
+from drivetrain.plan.known.environments import torchrun as known
+
+if TYPE_CHECKING:
+    from drivetrain.plan.facts import EnvironmentFacts
+    from drivetrain.plan.ranks import Ranks
+
+_FACTS = known.FACTS[0]
+_BECAUSE = "torchrun sets MASTER_ADDR and MASTER_PORT for every rank"
+_HINT = "set MASTER_ADDR to the host of rank 0 and MASTER_PORT to a free port on it, on every rank"
+
+
+@final
+class TorchrunEnvironment(ClusterEnvironment):
+    """torchrun: every variable is there, address and port included."""
+
+    @property
+    def facts(self) -> EnvironmentFacts:
+        """Return the facts of ``torchrun``."""
+        return _FACTS
+
+    def ranks(self, variables: Variables) -> Ranks:
+        """Return where this process stands."""
+        return ranks_of(_FACTS, variables)
+
+    def main_address(self, variables: Variables) -> str:
+        """Return MASTER_ADDR."""
+        address = given_address(variables)
+        if address is None:
+            raise no_address(_FACTS, "MASTER_ADDR", _BECAUSE, _HINT)
+        return address
+
+    def main_port(self, variables: Variables) -> int:
+        """Return MASTER_PORT."""
+        port = given_port(variables)
+        if port is None:
+            raise no_address(_FACTS, "MASTER_PORT", _BECAUSE, _HINT)
+        return port
