@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from drivetrain.plan.ranks import Ranks
+from drivetrain.resolver.ranks import Ranks
 
 if TYPE_CHECKING:
     from torch.distributed import Store

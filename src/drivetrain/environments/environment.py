@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from drivetrain.base.errors import LaunchError
-from drivetrain.plan.ranks import Ranks, read_ranks
+from drivetrain.resolver.ranks import Ranks, read_ranks
 
 if TYPE_CHECKING:
-    from drivetrain.plan.facts import EnvironmentFacts
+    from drivetrain.resolver.facts import EnvironmentFacts
 
 Variables = Mapping[str, str]
 

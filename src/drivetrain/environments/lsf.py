@@ -14,11 +14,11 @@ from drivetrain.environments.environment import (
     no_address,
     ranks_of,
 )
-from drivetrain.plan.known.environments import lsf as known
+from drivetrain.resolver.known.environments import lsf as known
 
 if TYPE_CHECKING:
-    from drivetrain.plan.facts import EnvironmentFacts
-    from drivetrain.plan.ranks import Ranks
+    from drivetrain.resolver.facts import EnvironmentFacts
+    from drivetrain.resolver.ranks import Ranks
 
 _FACTS = known.FACTS[0]
 

@@ -12,11 +12,11 @@ from drivetrain.environments.environment import (
     no_address,
     ranks_of,
 )
-from drivetrain.plan.known.environments import torchrun as known
+from drivetrain.resolver.known.environments import torchrun as known
 
 if TYPE_CHECKING:
-    from drivetrain.plan.facts import EnvironmentFacts
-    from drivetrain.plan.ranks import Ranks
+    from drivetrain.resolver.facts import EnvironmentFacts
+    from drivetrain.resolver.ranks import Ranks
 
 _FACTS = known.FACTS[0]
 _BECAUSE = "torchrun sets MASTER_ADDR and MASTER_PORT for every rank"

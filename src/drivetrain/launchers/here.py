@@ -13,13 +13,13 @@ from drivetrain.collectives.place import TIMEOUT_S, Place
 from drivetrain.launchers.launcher import Launcher
 from drivetrain.launchers.report import Report
 from drivetrain.machine import probe
-from drivetrain.plan.known.launchers import here as known
-from drivetrain.plan.ranks import Ranks
+from drivetrain.resolver.known.launchers import here as known
+from drivetrain.resolver.ranks import Ranks
 
 if TYPE_CHECKING:
     from drivetrain.environments.environment import ClusterEnvironment
-    from drivetrain.plan.facts import LauncherFacts
-    from drivetrain.plan.plan import Plan
+    from drivetrain.resolver.facts import LauncherFacts
+    from drivetrain.resolver.plan import Plan
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from drivetrain.collectives.place import Place
-    from drivetrain.plan.facts import LauncherFacts
-    from drivetrain.plan.plan import Plan
+    from drivetrain.resolver.facts import LauncherFacts
+    from drivetrain.resolver.plan import Plan
 
 T = TypeVar("T")
 
