@@ -29,7 +29,7 @@ def literal(value: object) -> str:
     """Return the value as a user would write it in a call, strings in double quotes."""
     if isinstance(value, str) and not isinstance(value, Code):
         return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, list):
+    if isinstance(value, list) and not any(isinstance(item, list) for item in value):
         return "[" + ", ".join(map(literal, value)) + "]"
     return show(value)
 

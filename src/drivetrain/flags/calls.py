@@ -72,7 +72,8 @@ def _write(value: Value) -> str:
         return value
     if isinstance(value, float) and value not in (float("inf"), float("-inf")) and value == value:
         return repr(value)
-    return json.dumps(value)
+    # What is no plain data is refused when the strategy is resolved; until then it is only shown.
+    return json.dumps(value, default=show)
 
 
 def _parse_call(whole: str, text: str) -> tuple[str, dict[str, Value]]:

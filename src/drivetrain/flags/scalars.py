@@ -48,4 +48,4 @@ def parse_name(flag: str, value: object, names: Collection[str], aliases: Mappin
     if name in names:
         return name
     close = nearest(name, [*names, *aliases])
-    raise Problem(f"{flag}={show(value)} is not known", f"{flag} is one of: {listed(names)}", *([{flag: aliases.get(close, close)}] if close else []))
+    raise Problem(f"{flag}={show(value)} is not known", f"{flag} is one of: {listed(names)}", *([{flag: aliases.get(close, close)}] if close else []), {flag: "auto"})

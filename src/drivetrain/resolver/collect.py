@@ -55,6 +55,8 @@ class Said:
     facts: list[Facts] = field(default_factory=list)
     objects: dict[str, object] = field(default_factory=dict)
     trainer: dict[str, object] = field(default_factory=dict)
+    twice: set[str] = field(default_factory=set)
+    """Flags that were said twice: what else they break is not worth a word."""
     conflicts: list[Conflict] = field(default_factory=list)
     notices: list[Notice] = field(default_factory=list)
 
@@ -65,6 +67,7 @@ class Said:
             return
         if _is_auto(source.value):
             return
+        self.twice.add(flag)
         kept = self.flags[flag]
         shown = {self.typed[flag]: kept, typed if typed != self.typed[flag] else f"{typed} again": source}
         fixes: list[Fix] = [{name: UNSET} for name in (typed, self.typed[flag]) if name not in ("strategy", flag)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from drivetrain.base.errors import Conflict
-from drivetrain.base.origin import Origin, Sourced
+from drivetrain.base.origin import UNSET, Origin, Sourced
 from drivetrain.base.text import show
 from drivetrain.flags.devices import Devices, parse_devices
 from drivetrain.flags.problem import Problem
@@ -82,7 +82,7 @@ class Draft:
 
 def fill(said: Said, machine: Machine, catalogue: Catalogue) -> Draft:
     """Read or decide every flag, in the order in which they depend on each other."""
-    draft = Draft(machine, catalogue, said)
+    draft = Draft(machine, catalogue, said, broken=set(said.twice))
     strategy = _read(draft, "strategy", lambda source: parse_strategy(source, catalogue))
     _environment(draft)
     _precision(draft)
@@ -110,7 +110,8 @@ def _read(draft: Draft, flag: str, parse: Callable[[Sourced[Any]], T | None]) ->
     except Problem as problem:
         typed = draft.name(flag)
         code = f"plan.{flag.replace('_', '-')}-value"
-        draft.said.conflicts.append(Conflict(code, problem.message, {typed: source}, problem.because, problem.fixes))
+        fixes = (*problem.fixes, {typed: UNSET})
+        draft.said.conflicts.append(Conflict(code, problem.message, {typed: source}, problem.because, fixes))
         draft.broken.add(flag)
         return None
     return None if value is None else Sourced(value, source.origin, source.reason)
@@ -167,7 +168,7 @@ def _precision(draft: Draft) -> None:
 
     def parse(source: Sourced[Any]) -> str | None:
         value = source.value
-        if type(value) is int and str(value)[:3] in ("16", "32", "64"):
+        if type(value) is int and value in (16, 32, 64):
             value = str(value)
         try:
             return parse_name("precision", value, table, aliases)

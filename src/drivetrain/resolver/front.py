@@ -58,15 +58,17 @@ def plan(
     return plan_for({**flags, **legacy}, caller="plan", machine=machine).plan
 
 
-def plan_for(flags: Mapping[str, object], *, caller: str, machine: Machine | None = None) -> Resolution:
+def plan_for(
+    flags: Mapping[str, object], *, caller: str, machine: Machine | None = None, typed: str = ""
+) -> Resolution:
     """Resolve a call's arguments; warn of old spellings at the caller's line.
 
     ``flags`` holds today's flags and any others that were passed, old or unknown; arguments that
     were not said (None, or a parameter's default) are left out. ``caller`` is written into the
-    new call: ``Trainer``.
+    new call: ``Trainer``. ``typed`` is how an argument is typed, if not in a call: ``--{}``.
     """
     place, depth = _caller_place()
-    arguments = said_arguments(flags, f"{caller}({{}})" + (f", {place}" if place else ""))
+    arguments = said_arguments(flags, typed or f"{caller}({{}})" + (f", {place}" if place else ""))
     catalogue = in_force()
     if machine is None:
         counts = {name: facts.count() for name, facts in catalogue.accelerators.items() if facts.count}

@@ -95,7 +95,7 @@ def _strategy(value: object) -> Translation:
 
 
 def _amp_backend(value: object) -> Translation:
-    if value == "native":
+    if isinstance(value, str) and value == "native":
         return Translation()
     return Translation(refused='apex is no longer developed; torch\'s own is precision="16-mixed"')
 
@@ -151,7 +151,7 @@ _ROWS = (
         "weights_summary",
         lambda value: Translation(
             refused="the table is a callback: callbacks=[ModelSummary(max_depth="
-            + {"top": "1", "full": "-1"}.get(str(value), "1")
+            + ("-1" if isinstance(value, str) and value == "full" else "1")
             + ")]"
         ),
     ),

@@ -24,6 +24,7 @@ PARTS = ("accelerator", "devices", "precision", "environment", "checkpoint_io")
 class StrategySpec:
     """A strategy's name and options: ``StrategySpec("ddp", static_graph=True)``.
 
+    It may also hold parts: accelerator, devices, precision, environment, checkpoint_io.
     ``str()`` writes it so that ``strategy=`` reads the same back; ``a + b`` composes. ``options``
     holds what was said, not the defaults; of a composition, the options by member.
     """
@@ -32,8 +33,9 @@ class StrategySpec:
     _members: tuple[tuple[str, Mapping[str, Value]], ...]
     _parts: Mapping[str, object]
 
-    def __init__(self, name: str, /, **options: Value) -> None:
-        _store(self, ((name, options),), {})
+    def __init__(self, name: str, /, **arguments: Any) -> None:  # noqa: ANN401 - checked when resolved
+        parts = {part: arguments.pop(part) for part in PARTS if part in arguments}
+        _store(self, ((name, arguments),), {part: held for part, held in parts.items() if held is not None})
 
     @classmethod
     def of(cls, members: tuple[tuple[str, Mapping[str, Value]], ...]) -> StrategySpec:
@@ -195,6 +197,11 @@ def _store(
     frozen = tuple((name, MappingProxyType(dict(sorted(options.items())))) for name, options in members)
     object.__setattr__(spec, "_members", frozen)
     object.__setattr__(spec, "_parts", MappingProxyType(dict(parts)))
+
+
+def spec_with(name: str, options: Mapping[str, Value], parts: Mapping[str, object]) -> StrategySpec:
+    """Make a spec with parts beyond those that a user may give, such as an old name's launcher."""
+    return _load(((name, options),), parts)
 
 
 def _load(members: tuple[tuple[str, Mapping[str, Value]], ...], parts: Mapping[str, object]) -> StrategySpec:

@@ -1,0 +1,85 @@
+"""drivetrain: trains PyTorch models on whatever hardware there is, one flag per decision.
+
+Names load when they are first used, so ``import drivetrain`` costs nothing and loads no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from drivetrain._version import __version__
+
+_HOMES = {
+    "base.errors": (
+        "BuildError",
+        "CheckpointError",
+        "CollectiveError",
+        "Conflict",
+        "DataError",
+        "DrivetrainDeprecationWarning",
+        "DrivetrainError",
+        "DrivetrainWarning",
+        "LaunchError",
+        "ModuleError",
+        "Notice",
+        "PlanError",
+        "RankFailure",
+        "TrainerError",
+    ),
+    "base.origin": ("Origin", "Sourced"),
+    "machine.snapshot": ("Machine",),
+    "resolver.facts": (
+        "AcceleratorFacts",
+        "CheckpointIOFacts",
+        "EnvironmentFacts",
+        "LauncherFacts",
+        "LayerSyncFacts",
+        "Option",
+        "PrecisionFacts",
+        "StrategyFacts",
+    ),
+    "resolver.front": ("plan",),
+    "resolver.plan": ("Plan",),
+    "resolver.ranks": ("Ranks",),
+    "resolver.spec": ("NamedSpec", "StrategySpec"),
+    "resolver.known.strategies.cp": ("CPStrategy",),
+    "resolver.known.strategies.ddp": ("DDPStrategy",),
+    "resolver.known.strategies.deepspeed": ("DeepSpeedStrategy",),
+    "resolver.known.strategies.ep": ("EPStrategy",),
+    "resolver.known.strategies.fsdp": ("FSDPStrategy",),
+    "resolver.known.strategies.horovod": ("HorovodStrategy",),
+    "resolver.known.strategies.hsdp": ("HSDPStrategy",),
+    "resolver.known.strategies.ipu": ("IPUStrategy",),
+    "resolver.known.strategies.local_sgd": ("LocalSGDStrategy",),
+    "resolver.known.strategies.pp": ("PPStrategy",),
+    "resolver.known.strategies.single": ("SingleStrategy",),
+    "resolver.known.strategies.tp": ("TPStrategy",),
+    "resolver.known.strategies.xla": ("XLAStrategy",),
+    "resolver.known.strategies.xla_fsdp": ("XLAFSDPStrategy",),
+    "resolver.known.strategies.zero1": ("ZeRO1Strategy",),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+_OLD_NAMES = "resolver.old_names"
+
+__all__ = ["__version__", *sorted(_HOME)]  # noqa: PLE0604 - made from the table above
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public name
+    """Load a public name, or an old class name, from its module."""
+    home = _HOME.get(name)
+    if home is not None:
+        value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+        globals()[name] = value
+        return value
+    if not name.startswith("_"):
+        old = importlib.import_module(f"{__name__}.{_OLD_NAMES}").old_class(name)
+        if old is not None:
+            return old
+    message = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(message)
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return list(__all__)

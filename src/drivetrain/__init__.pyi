@@ -1,0 +1,50 @@
+"""Public names; written by scripts/generate_stub.py."""
+
+from drivetrain._version import __version__ as __version__
+from drivetrain.base.errors import BuildError as BuildError
+from drivetrain.base.errors import CheckpointError as CheckpointError
+from drivetrain.base.errors import CollectiveError as CollectiveError
+from drivetrain.base.errors import Conflict as Conflict
+from drivetrain.base.errors import DataError as DataError
+from drivetrain.base.errors import DrivetrainDeprecationWarning as DrivetrainDeprecationWarning
+from drivetrain.base.errors import DrivetrainError as DrivetrainError
+from drivetrain.base.errors import DrivetrainWarning as DrivetrainWarning
+from drivetrain.base.errors import LaunchError as LaunchError
+from drivetrain.base.errors import ModuleError as ModuleError
+from drivetrain.base.errors import Notice as Notice
+from drivetrain.base.errors import PlanError as PlanError
+from drivetrain.base.errors import RankFailure as RankFailure
+from drivetrain.base.errors import TrainerError as TrainerError
+from drivetrain.base.origin import Origin as Origin
+from drivetrain.base.origin import Sourced as Sourced
+from drivetrain.machine.snapshot import Machine as Machine
+from drivetrain.resolver.facts import AcceleratorFacts as AcceleratorFacts
+from drivetrain.resolver.facts import CheckpointIOFacts as CheckpointIOFacts
+from drivetrain.resolver.facts import EnvironmentFacts as EnvironmentFacts
+from drivetrain.resolver.facts import LauncherFacts as LauncherFacts
+from drivetrain.resolver.facts import LayerSyncFacts as LayerSyncFacts
+from drivetrain.resolver.facts import Option as Option
+from drivetrain.resolver.facts import PrecisionFacts as PrecisionFacts
+from drivetrain.resolver.facts import StrategyFacts as StrategyFacts
+from drivetrain.resolver.front import plan as plan
+from drivetrain.resolver.known.strategies.cp import CPStrategy as CPStrategy
+from drivetrain.resolver.known.strategies.ddp import DDPStrategy as DDPStrategy
+from drivetrain.resolver.known.strategies.deepspeed import DeepSpeedStrategy as DeepSpeedStrategy
+from drivetrain.resolver.known.strategies.ep import EPStrategy as EPStrategy
+from drivetrain.resolver.known.strategies.fsdp import FSDPStrategy as FSDPStrategy
+from drivetrain.resolver.known.strategies.horovod import HorovodStrategy as HorovodStrategy
+from drivetrain.resolver.known.strategies.hsdp import HSDPStrategy as HSDPStrategy
+from drivetrain.resolver.known.strategies.ipu import IPUStrategy as IPUStrategy
+from drivetrain.resolver.known.strategies.local_sgd import LocalSGDStrategy as LocalSGDStrategy
+from drivetrain.resolver.known.strategies.pp import PPStrategy as PPStrategy
+from drivetrain.resolver.known.strategies.single import SingleStrategy as SingleStrategy
+from drivetrain.resolver.known.strategies.tp import TPStrategy as TPStrategy
+from drivetrain.resolver.known.strategies.xla import XLAStrategy as XLAStrategy
+from drivetrain.resolver.known.strategies.xla_fsdp import XLAFSDPStrategy as XLAFSDPStrategy
+from drivetrain.resolver.known.strategies.zero1 import ZeRO1Strategy as ZeRO1Strategy
+from drivetrain.resolver.plan import Plan as Plan
+from drivetrain.resolver.ranks import Ranks as Ranks
+from drivetrain.resolver.spec import NamedSpec as NamedSpec
+from drivetrain.resolver.spec import StrategySpec as StrategySpec
+
+__all__: list[str]

@@ -1,0 +1,8 @@
+"""The top floor: the ``drivetrain`` command.
+
+::
+
+    main.py     the commands and their options
+    plan.py     drivetrain plan: the explained plan of flags on a machine, real or pretended
+    doctor.py   drivetrain doctor: what this machine has, and what is missing for what
+"""

@@ -1,0 +1,72 @@
+"""``drivetrain COMMAND``: each command lives in its own module and loads only when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import jsonargparse
+
+from drivetrain._version import __version__
+from drivetrain.resolver.collect import FLAGS
+from drivetrain.resolver.legacy import LEGACY
+
+_COMMANDS = {
+    "plan": "drivetrain.cli.plan:run",
+    "doctor": "drivetrain.cli.doctor:run",
+    "demo": "drivetrain.demo:run",
+}
+_HELP = {
+    "accelerator": "hardware: auto, cpu, gpu, cuda, mps, xpu, hpu, tpu, ipu",
+    "devices": 'how many or which: 2, auto, -1, "0,2", "2-5"',
+    "num_nodes": "number of machines",
+    "strategy": 'parallel algorithm: auto, single, ddp, fsdp, "fsdp+tp(size=2)", ...',
+    "launcher": "what starts the ranks: auto, none, subprocess, spawn, fork, forkserver, external",
+    "environment": "who manages the cluster: auto, none, torchrun, slurm, mpi, lsf, kubeflow",
+    "precision": "number format: 32-true, bf16-mixed, 16-mixed, 64-true, ...",
+    "sync_batchnorm": "true: batch norm sees all ranks",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; return its exit status: 0, or 2 for flags that describe no run."""
+    parsed = _parser().parse_args(list(sys.argv[1:] if arguments is None else arguments))
+    module, _, function = _COMMANDS[parsed.command].partition(":")
+    run = getattr(importlib.import_module(module), function)
+    status: int = run(parsed[parsed.command].as_dict())
+    return status
+
+
+def _parser() -> jsonargparse.ArgumentParser:
+    parser = jsonargparse.ArgumentParser(prog="drivetrain", version=__version__, description="One flag per decision.")
+    commands = parser.add_subcommands(dest="command")
+    commands.add_subcommand("plan", _plan_parser(), help="print the explained plan of flags, or their errors")
+    doctor = jsonargparse.ArgumentParser(description="Print what this machine has, and what is missing for what.")
+    commands.add_subcommand("doctor", doctor, help="print what this machine has")
+    demo = jsonargparse.ArgumentParser(description="Train a digits classifier on two processes, end to end.")
+    demo.add_argument("--out", type=str, default="digits.png", help="where the picture goes")
+    commands.add_subcommand("demo", demo, help="train a digits classifier on two processes")
+    return parser
+
+
+def _plan_parser() -> jsonargparse.ArgumentParser:
+    parser = jsonargparse.ArgumentParser(
+        description="Print the explained plan of flags on this machine or on a pretended one."
+    )
+    for flag, text in _HELP.items():
+        parser.add_argument(*_spellings(flag), type=str, default=None, help=text)
+    for name in LEGACY:
+        parser.add_argument(*_spellings(name), type=str, default=None, help=jsonargparse.SUPPRESS)
+    parser.add_argument("--machine", type=str, default=None, help="pretend a machine: cuda=8,tpu=0; cpu for none")
+    parser.add_argument("--notebook", action="store_true", help="pretend a notebook")
+    parser.add_argument("--env", action="append", default=[], metavar="K=V", help="pretend a variable; repeatable")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _spellings(flag: str) -> list[str]:
+    return list(dict.fromkeys([f"--{flag}", f"--{flag.replace('_', '-')}"]))
+
+
+assert set(_HELP) | {"plugins"} == set(FLAGS)  # noqa: S101 - ours: each flag has its help
