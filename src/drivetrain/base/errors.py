@@ -173,11 +173,27 @@ class RankFailure(DrivetrainError):
     where it could cross the process boundary.
     """
 
-    def __init__(self, code: str, message: str, **parts: Any) -> None:  # noqa: ANN401 - passed on unchanged
+    def __init__(self, code: str, message: str, *, remote_traceback: str = "", also: str = "", **parts: Any) -> None:  # noqa: ANN401 - passed on unchanged
         super().__init__(code, message, **parts)
         self.rank = int(str(self.values.get("rank", -1)))
         self.where = str(self.values.get("where", ""))
-        self.remote_traceback = ""
+        self.remote_traceback = remote_traceback
+        self.also = also
+        """One line on the ranks that failed after this one."""
+        text = "\n".join(filter(None, (str(self), also)))
+        if remote_traceback:
+            text += f"\n\ntraceback of rank {self.rank}:\n{remote_traceback.rstrip()}"
+        self.args = (text,)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Cross a process boundary with the traceback."""
+        parts = {"values": self.values, "because": self.because, "hint": self.hint}
+        parts |= {"remote_traceback": self.remote_traceback, "also": self.also}
+        return _rebuild_failure, (self.code, self.message, parts)
+
+
+def _rebuild_failure(code: str, message: str, parts: Mapping[str, Any]) -> RankFailure:
+    return RankFailure(code, message, **parts)
 
 
 class DrivetrainWarning(UserWarning):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from drivetrain.collectives.place import Place
 
-_SLICE_S = 0.25
+_SLOWEST_S = 0.05
 _SHOWN = 8
 
 
@@ -75,7 +75,8 @@ def join_store(place: Place) -> Store:
 def meet(place: Place, store: Store) -> None:
     """Return when every rank has come to the store.
 
-    Waits in slices, so that Ctrl-C and the failure of another rank end it at once.
+    Asks again and again instead of waiting inside torch, so that Ctrl-C and the failure of another
+    rank end it at once.
 
     Collectives:
         every rank must call; a few bytes over the store.
@@ -87,11 +88,14 @@ def meet(place: Place, store: Store) -> None:
     if store.add("num_came", 1) == ranks.world_size:
         store.set("all_came", "1")
     deadline = time.monotonic() + place.timeout_s
-    while not _is_set(store, "all_came"):
+    pause_s = 0.001
+    while not store.check(["all_came"]):
         if place.check is not None:
             place.check()
         if time.monotonic() > deadline:
-            raise _nobody_came(place, store)
+            raise _not_all_came(place, store)
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 1.5, _SLOWEST_S)
 
 
 def _await_port(place: Place) -> None:
@@ -105,22 +109,12 @@ def _await_port(place: Place) -> None:
         except OSError as error:
             if time.monotonic() > deadline:
                 raise _nothing_answers(place, error) from error
-            time.sleep(_SLICE_S)
+            time.sleep(_SLOWEST_S)
         else:
             return
 
 
-def _is_set(store: Store, key: str) -> bool:
-    from torch.distributed import DistStoreError
-
-    try:
-        store.wait([key], timedelta(seconds=_SLICE_S))
-    except DistStoreError:
-        return False
-    return True
-
-
-def _nobody_came(place: Place, store: Store) -> LaunchError:
+def _not_all_came(place: Place, store: Store) -> LaunchError:
     world_size = place.ranks.world_size
     came = [rank for rank in range(world_size) if store.check([f"came/{rank}"])]
     hosts = [f"{rank} ({store.get(f'came/{rank}').decode()})" for rank in came[:_SHOWN]]

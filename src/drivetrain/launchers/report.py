@@ -16,6 +16,10 @@ from drivetrain.base.where import HERE
 
 How: TypeAlias = Literal["done", "failed", "died"]
 
+class PeerLost(BaseException):
+    """Another rank has failed; raised here only to get this rank out of what it is doing."""
+
+
 _PEER_GONE = (
     "closed by peer",
     "reset by peer",
@@ -55,6 +59,8 @@ class Report:
     """Of the process, as subprocess gives it: negative for a signal."""
     leaves_with_zero: bool = False
     """Whether the rank called ``sys.exit()`` or ``sys.exit(0)``."""
+    has_started: bool = True
+    """Whether the process came as far as our own code."""
     pickled: bytes = b""
     """The exception, if it pickles."""
 
@@ -112,6 +118,8 @@ def is_consequence(error: BaseException) -> bool:
     link: BaseException | None = error
     while link is not None and id(link) not in seen:
         seen.add(id(link))
+        if isinstance(link, PeerLost):
+            return True
         if isinstance(link, DrivetrainError):
             if link.code == "launch.rendezvous-timeout":
                 return True
@@ -136,8 +144,16 @@ def read(folder: Path, rank: int, exit_code: int | None) -> Report:
     except OSError:
         crash = crash_file(folder, rank)
         text = crash.read_text(errors="replace") if crash.exists() else ""
-        return Report(rank, "died", traceback=text, time_s=time.time(), exit_code=exit_code)
+        has_started = started_file(folder, rank).exists()
+        return Report(
+            rank, "died", traceback=text, time_s=time.time(), exit_code=exit_code, has_started=has_started
+        )
     return report
+
+
+def started_file(folder: Path, rank: int) -> Path:
+    """Return what a rank creates when it has come as far as our own code."""
+    return folder / f"{rank}.started"
 
 
 def crash_file(folder: Path, rank: int) -> Path:

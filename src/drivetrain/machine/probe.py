@@ -54,13 +54,17 @@ def _torch_devices() -> tuple[dict[str, int], dict[str, tuple[int, ...]], set[st
     import torch
 
     counts = {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
-    touched = {"cuda"} if torch.cuda.is_initialized() else set()
+    touched = {"cuda"} if _is_in_use(torch.cuda) else set()
     if hasattr(torch, "xpu"):
         counts["xpu"] = torch.xpu.device_count()
-        touched |= {"xpu"} if torch.xpu.is_initialized() else set()
+        touched |= {"xpu"} if _is_in_use(torch.xpu) else set()
     # Asking for a device's properties initialises CUDA, which a later fork would not survive.
     memory = {"cuda": _cuda_memory(counts["cuda"])} if "cuda" in touched else {}
     return counts, memory, touched
+
+
+def _is_in_use(backend: Any) -> bool:  # noqa: ANN401 - torch.cuda or torch.xpu, whose question is untyped
+    return bool(backend.is_initialized())
 
 
 def _cuda_memory(count: int) -> tuple[int, ...]:

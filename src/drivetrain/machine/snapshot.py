@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 
 from drivetrain.base.errors import Conflict, PlanError
 from drivetrain.base.origin import Origin, Sourced
@@ -57,17 +58,17 @@ class Machine:
         platform: str = "",
         **counts: int,
     ) -> None:
-        devices = {**_mapping("devices", devices), **counts}
-        variables = _mapping("variables", variables)
-        for kind, count in devices.items():
+        kinds: dict[str, int] = {**_mapping("devices", devices), **counts}
+        texts: dict[str, str] = _mapping("variables", variables)
+        for kind, count in kinds.items():
             if type(count) is not int or not 0 <= count <= _MOST_DEVICES or type(kind) is not str:
                 raise _bad("devices", {kind: count}, f"each count is an int from 0 to {_MOST_DEVICES}")
-        for name, text in variables.items():
+        for name, text in texts.items():
             if not isinstance(name, str) or not isinstance(text, str):
                 raise _bad("variables", {name: text}, "environment variables are texts")
         facts = {
-            "devices": MappingProxyType(devices),
-            "variables": MappingProxyType(variables),
+            "devices": MappingProxyType(kinds),
+            "variables": MappingProxyType(texts),
             "notebook": bool(notebook),
             "fork": bool(fork),
             "touched": frozenset(touched),
@@ -75,8 +76,8 @@ class Machine:
             "memory_bytes": MappingProxyType(dict(memory_bytes or {})),
             "platform": platform,
         }
-        for name, value in facts.items():
-            object.__setattr__(self, name, value)
+        for fact, value in facts.items():
+            object.__setattr__(self, fact, value)
 
     @classmethod
     def probe(cls) -> Machine:
@@ -129,7 +130,7 @@ def _rebuild(devices: dict[str, int], variables: dict[str, str], rest: dict[str,
     return Machine(devices, variables, **rest)  # type: ignore[arg-type]  # what __reduce__ took apart
 
 
-def _mapping(name: str, value: object) -> dict[str, object]:
+def _mapping(name: str, value: object) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):

@@ -7,6 +7,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 from drivetrain.machine import installed
 from drivetrain.resolver import known
@@ -49,7 +50,7 @@ class Catalogue:
 
     def extended(self, facts: Iterable[Facts]) -> Catalogue:
         """Return a catalogue with these facts too; a name that is taken stays what it was."""
-        tables: dict[str, dict[str, object]] = {}
+        tables: dict[str, Any] = {}
         for fact in facts:
             group = group_of(fact)
             table = tables.setdefault(group, dict(getattr(self, group)))
@@ -82,12 +83,12 @@ def facts_of(thing: object) -> Facts | None:
     """Return the facts that an object carries (it, its ``facts``), or None if it carries none."""
     kinds = tuple(GROUPS.values())
     if isinstance(thing, kinds):
-        return thing
+        return cast("Facts", thing)
     try:
         carried = getattr(thing, "facts", None)
     except Exception:  # noqa: BLE001 - a foreign object's property may raise anything
         return None
-    return carried if isinstance(carried, kinds) else None
+    return cast("Facts", carried) if isinstance(carried, kinds) else None
 
 
 @functools.cache
@@ -112,7 +113,7 @@ def in_force() -> Catalogue:
             except Exception as error:  # noqa: BLE001 - another package's import may raise anything
                 broken[point.name] = f"{point.value} fails to load: {type(error).__name__}: {error}"
                 continue
-            if not isinstance(facts, kind):
+            if facts is None or not isinstance(facts, kind):
                 broken[point.name] = f"{point.value} carries no {kind.__name__} as itself or as .facts"
             elif facts.name in getattr(catalogue, group):
                 broken[point.name] = f"{point.value} takes the name {facts.name!r}, which is taken"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from drivetrain.flags.calls import Value
 
@@ -68,7 +68,7 @@ class StrategyFacts:
     role: Literal["alone", "data", "model"] = "alone"
     """How it composes: not at all, as the data-parallel part, or as a model-parallel part."""
     options: Mapping[str, Option] = field(default_factory=dict)
-    layout: Callable[[Mapping[str, Value], int], Mapping[str, int | None]] | None = None
+    layout: Callable[[Mapping[str, Any], int], Mapping[str, int | None]] | None = None
     """From the options and num_nodes to the size of each axis, None for what the others leave;
     by default the first axis has the option ``size``."""
     accelerators: Names = None

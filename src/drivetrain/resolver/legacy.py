@@ -45,7 +45,7 @@ class Legacy:
     removed: str = REMOVED
 
 
-def is_removed(row: Legacy, version: str) -> bool:
+def is_removed(row: Legacy | OldName, version: str) -> bool:
     """Whether the given release of drivetrain no longer translates this row."""
     return _release(version) >= _release(row.removed)
 

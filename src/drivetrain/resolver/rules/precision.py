@@ -10,7 +10,7 @@ from drivetrain.resolver.choose import is_there
 from drivetrain.resolver.fill import Draft
 from drivetrain.resolver.fits import precision_fits, precision_fits_strategy
 
-_NEAREST = ("bf16-mixed", "bf16-true", "16-mixed", "32-true")
+_NEAREST: tuple[object, ...] = ("bf16-mixed", "bf16-true", "16-mixed", "32-true")
 
 
 def accelerator_computes_in_it(draft: Draft) -> Iterator[Conflict]:
@@ -26,7 +26,8 @@ def accelerator_computes_in_it(draft: Draft) -> Iterator[Conflict]:
     ]
     shown = {draft.name("precision"): draft.source("precision"), draft.name("accelerator"): draft.source("accelerator")}
     message = f"precision {precision.name!r} cannot run on accelerator {accelerator.name!r}"
-    fixes = [{"precision": name} for name in _NEAREST if name in able][:2] + [{"accelerator": name} for name in others[:1]]
+    fixes: list[dict[str, object]] = [{"precision": name} for name in _NEAREST if name in able][:2]
+    fixes += [{"accelerator": name} for name in others[:1]]
     yield Conflict("plan.precision-accelerator", message, shown, f"{accelerator.name!r} computes in: {listed(able)}", tuple(fixes))
 
 
@@ -40,6 +41,6 @@ def strategy_allows_it(draft: Draft) -> Iterator[Conflict]:
         able = [name for name, facts in table.items() if precision_fits_strategy(facts, member)]
         shown = {draft.name("precision"): draft.source("precision"), draft.name("strategy"): draft.source("strategy")}
         message = f"precision {precision.name!r} cannot run under strategy {member.name!r}"
-        fixes: list[dict[str, object]] = [{"precision": name} for name in _NEAREST if name in able][:2]
-        fixes.append({"strategy": "auto"})
-        yield Conflict("plan.precision-strategy", message, shown, f"{member.name!r} runs in: {listed(able)}", tuple(fixes))
+        instead: list[dict[str, object]] = [{"precision": name} for name in _NEAREST if name in able][:2]
+        because = f"{member.name!r} runs in: {listed(able)}"
+        yield Conflict("plan.precision-strategy", message, shown, because, (*instead, {"strategy": "auto"}))

@@ -19,7 +19,7 @@ def strategy_runs_on_accelerator(draft: Draft) -> Iterator[Conflict]:
             continue
         able = [other for other in draft.catalogue.accelerator_order if strategy_fits(member, other)]
         there = [other.name for other in able if is_there(draft.machine, other)]
-        fixes = [{"accelerator": name} for name in there]
+        fixes: list[dict[str, object]] = [{"accelerator": name} for name in there]
         fixes += [{"accelerator": name, "devices": 1} for name in there]
         fixes += [{"strategy": "auto"}, {"strategy": "auto", "devices": 1}]
         shown = {draft.name("strategy"): draft.source("strategy"), draft.name("accelerator"): draft.source("accelerator")}

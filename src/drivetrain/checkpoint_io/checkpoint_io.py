@@ -1,0 +1,36 @@
+"""CheckpointIO: writes, reads and removes checkpoints; knows nothing of what is in them."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from typing import Any, TypeAlias
+
+StrPath: TypeAlias = "str | os.PathLike[str]"
+
+
+class CheckpointIO(ABC):
+    """One way of storing checkpoints. Called on rank 0 for a checkpoint that is one file."""
+
+    @abstractmethod
+    def save(self, checkpoint: dict[str, Any], path: StrPath) -> None:
+        """Write the checkpoint so that ``path`` holds the old one or the new one, never a part.
+
+        Raises:
+            CheckpointError [checkpoint.not-plain]: it holds something that could not be read back safely.
+            CheckpointError [checkpoint.write]: the storage refused.
+        """
+
+    @abstractmethod
+    def load(self, path: StrPath, *, weights_only: bool = True) -> dict[str, Any]:
+        """Read a checkpoint onto the CPU. Executes nothing that the file holds unless told to.
+
+        Raises:
+            CheckpointError [checkpoint.missing]: there is no such file.
+            CheckpointError [checkpoint.unsafe]: the file wants to run code.
+            CheckpointError [checkpoint.torn]: the file is not a whole checkpoint.
+        """
+
+    @abstractmethod
+    def remove(self, path: StrPath) -> None:
+        """Remove a checkpoint; nothing happens when it is gone already."""

@@ -1,0 +1,145 @@
+"""One .ckpt file, written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import uuid
+from pathlib import Path
+from typing import Any, final
+
+import torch
+
+from drivetrain.base.errors import CheckpointError
+from drivetrain.checkpoint_io.checkpoint_io import CheckpointIO, StrPath
+from drivetrain.checkpoint_io.plain import check_plain
+
+
+@final
+class LocalCheckpointIO(CheckpointIO):
+    """One file: written beside its place under another name, synced, then renamed over it.
+
+    A process that is killed at any moment leaves the old file or the new one, and at worst a
+    stray ``.<name>.<hex>.tmp``. Paths with a protocol (``memory://``, ``s3://``) go through fsspec, whose
+    stores show an object only when it is whole.
+    """
+
+    def save(self, checkpoint: dict[str, Any], path: StrPath) -> None:
+        """Write, sync, rename, sync the folder."""
+        check_plain(checkpoint, path)
+        try:
+            if _is_remote(path):
+                _save_remote(checkpoint, os.fspath(path))
+            else:
+                _save_file(checkpoint, Path(path))
+        except OSError as error:
+            raise CheckpointError(
+                "checkpoint.write",
+                f"cannot write {os.fspath(path)}: {error.strerror or error}",
+                values={"path": os.fspath(path)},
+                because="the storage refused",
+                hint="give a folder that this process may write, with room for the file",
+            ) from error
+
+    def load(self, path: StrPath, *, weights_only: bool = True) -> dict[str, Any]:
+        """Read the file; by default with torch's restricted unpickler, which runs no code."""
+        name = os.fspath(path)
+        try:
+            with _opened(path) as file:
+                found = torch.load(file, map_location="cpu", weights_only=weights_only)
+        except FileNotFoundError as error:
+            raise CheckpointError(
+                "checkpoint.missing",
+                f"there is no checkpoint {name}",
+                values={"path": name, "folder": _listing(path)},
+                hint="give the path of a file that a run has saved",
+            ) from error
+        except pickle.UnpicklingError as error:
+            raise _unreadable(name, error) from error
+        except Exception as error:
+            raise _torn(name, f"{type(error).__name__}: {error}") from error
+        if not isinstance(found, dict):
+            raise _torn(name, f"it holds a {type(found).__name__}, not a dict")
+        return found
+
+    def remove(self, path: StrPath) -> None:
+        """Remove the file if it is there."""
+        if _is_remote(path):
+            import fsspec
+
+            system, inner = fsspec.core.url_to_fs(os.fspath(path))
+            with contextlib.suppress(FileNotFoundError):
+                system.rm(inner)
+        else:
+            Path(path).unlink(missing_ok=True)
+
+
+def _is_remote(path: StrPath) -> bool:
+    return "://" in os.fspath(path)
+
+
+def _save_file(checkpoint: dict[str, Any], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
+    try:
+        with part.open("wb") as file:
+            torch.save(checkpoint, file)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    if hasattr(os, "O_DIRECTORY"):  # a folder can be opened and synced on POSIX only
+        folder = os.open(path.parent, os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _save_remote(checkpoint: dict[str, Any], path: str) -> None:
+    import fsspec
+
+    with fsspec.open(path, "wb") as file:
+        torch.save(checkpoint, file)
+
+
+def _opened(path: StrPath) -> contextlib.AbstractContextManager[Any]:
+    if not _is_remote(path):
+        return Path(path).open("rb")
+    import fsspec
+
+    opened: contextlib.AbstractContextManager[Any] = fsspec.open(os.fspath(path), "rb")
+    return opened
+
+
+def _listing(path: StrPath) -> str:
+    if _is_remote(path) or not Path(path).parent.is_dir():
+        return "not there"
+    names = sorted(found.name for found in Path(path).parent.glob("*.ckpt"))
+    return f"holds {', '.join(names[:8]) or 'no .ckpt file'}" + (", ..." if len(names) > 8 else "")  # noqa: PLR2004
+
+
+def _unreadable(name: str, error: pickle.UnpicklingError) -> CheckpointError:
+    text = str(error)
+    if "Unsupported" not in text and "not an allowed" not in text and "GLOBAL" not in text:
+        return _torn(name, text.splitlines()[0])
+    return CheckpointError(
+        "checkpoint.unsafe",
+        f"{name} holds more than tensors and plain containers; nothing in it was run",
+        values={"path": name, "torch says": next((line for line in text.splitlines() if "GLOBAL" in line or "Unsupported" in line), text)},
+        because="a pickle can run any code, so only tensors and plain containers are read",
+        hint="if you trust whoever wrote the file, pass weights_only=False",
+    )
+
+
+def _torn(name: str, reason: str) -> CheckpointError:
+    return CheckpointError(
+        "checkpoint.torn",
+        f"{name} is not a whole checkpoint",
+        values={"path": name, "reason": reason},
+        because="it was cut off, changed, or written by something else",
+        hint="resume from another checkpoint; ours are renamed into place only when they are whole",
+    )

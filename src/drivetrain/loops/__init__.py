@@ -1,0 +1,15 @@
+"""Floor 5: the loops. Each verb of the Trainer is one file; all dispatch through events/.
+
+::
+
+    context.py       Context: what a run on one rank has; set-up and tear-down around it
+    sources.py       which loader a run reads
+    fit.py           FitLoop: epochs and steps      fit_result.py  what fit returns
+    evaluation.py    EvaluationLoop: validate, test, validation inside fit
+    prediction.py    PredictionLoop: every batch's output, in order
+    optimization.py  what configure_optimizers returned; schedulers
+    output.py        what training_step returned
+    results.py       logged values               slots.py  one logged value
+    progress.py      Progress: where a fit stands
+    checkpoint.py    a run as a checkpoint, and back
+"""

@@ -1,0 +1,45 @@
+"""What a training step may return."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from drivetrain.base.errors import ModuleError
+from drivetrain.base.text import show
+
+
+def read_loss(output: Any, module: object, world_size: int) -> torch.Tensor | None:  # noqa: ANN401 - the user's
+    """Return the loss of a step, or None for a step that is left out.
+
+    Raises:
+        ModuleError [module.step-output]: no loss, not a scalar, without a gradient, or None on several ranks.
+    """
+    loss = output.get("loss") if isinstance(output, Mapping) else output
+    if isinstance(loss, torch.Tensor) and loss.requires_grad and loss.numel() == 1:
+        return loss if loss.dim() == 0 else loss.reshape(())
+    if output is None and world_size == 1:
+        return None
+    raise _bad(output, loss, module, world_size)
+
+
+def _bad(output: Any, loss: Any, module: object, world_size: int) -> ModuleError:  # noqa: ANN401 - the user's
+    if output is None:
+        received, hint = "None", f"return a loss on every rank; one of {world_size} cannot leave a step out alone"
+    elif isinstance(output, Mapping) and "loss" not in output:
+        received, hint = f"a {type(output).__name__} with {sorted(map(str, output))}", "put the loss under 'loss'"
+    elif not isinstance(loss, torch.Tensor):
+        received, hint = f"{show(loss)}, a {type(loss).__name__}", "return the loss tensor itself, not .item() or a number"
+    elif loss.numel() != 1:
+        received, hint = f"a tensor of shape {tuple(loss.shape)}", "reduce it: loss.mean()"
+    else:
+        received, hint = "a tensor without a gradient", "compute it from the module's parameters, outside of no_grad and detach"
+    return ModuleError(
+        "module.step-output",
+        f"{type(module).__name__}.training_step returned {received}",
+        values={"class": type(module).__qualname__, "returned": output},
+        because="a training step returns a scalar loss with a gradient, or a dict with one under 'loss'",
+        hint=hint,
+    )

@@ -1,0 +1,49 @@
+"""Where a fit stands: everything that a resumed run has to count on from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+
+@dataclass
+class Progress:
+    """Counters of a fit. ``batches`` counts over all ranks, so that another world size can go on."""
+
+    epoch: int = 0
+    """The epoch that is going on, from 0."""
+    global_step: int = 0
+    """Optimizer steps taken."""
+    batches: int = 0
+    """Batches of this epoch that are used up, over all ranks."""
+    steps: int = 0
+    """Steps of this epoch, those that were left out included: the next step's ``batch_idx``."""
+    samples: int = 0
+    """Samples that the steps of all epochs saw, over all ranks."""
+    is_started: bool = False
+    """Whether on_train_epoch_start was called in this epoch."""
+    is_trained: bool = False
+    """Whether the epoch's last step was taken."""
+    is_validated: bool = False
+    """Whether the epoch's validation was run."""
+    is_done: bool = False
+    """Whether all of the epoch's hooks but the last were called, and its schedulers stepped."""
+
+    def next_epoch(self) -> None:
+        """Begin the next epoch."""
+        self.epoch += 1
+        self.batches = self.steps = 0
+        self.is_started = self.is_trained = self.is_validated = self.is_done = False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the counters as plain data."""
+        return asdict(self)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up what `state_dict` returned; an epoch that is done is left behind."""
+        for spec in fields(self):
+            if spec.name in state:
+                setattr(self, spec.name, state[spec.name])
+        if self.is_done:
+            self.next_epoch()

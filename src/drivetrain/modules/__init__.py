@@ -1,0 +1,16 @@
+"""Floor 4: what users write. On the loaders' and checkpoints' shoulders, below every loop.
+
+::
+
+    module.py          Module: the model and its steps
+    hooks.py           ModuleHooks: every hook of a module, empty
+    datamodule.py      DataModule: the data and its loaders
+    hyperparameters.py arguments of __init__ as plain data
+    run.py             Run, Recorder: what a module or callback may ask of the run it is in
+"""
+
+from drivetrain.modules.datamodule import DataModule
+from drivetrain.modules.module import Module
+from drivetrain.modules.run import Run
+
+__all__ = ["DataModule", "Module", "Run"]

@@ -1,0 +1,53 @@
+"""DataModule: the data and its loaders, apart from the model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drivetrain.events import unused
+from drivetrain.modules.run import Run
+
+
+class DataModule:
+    """Override the loaders that are needed. They are called on every rank, after `setup`.
+
+    A loader is written as for one device: the trainer shares its batches out.
+    """
+
+    trainer: Run | None = None
+    """The trainer of the run that this is in, or None."""
+
+    @unused
+    def prepare_data(self) -> None:
+        """Download and prepare, on one process only; keep nothing on ``self``."""
+
+    @unused
+    def setup(self, stage: str) -> None:
+        """Make datasets, on every rank; ``stage`` is fit, validate, test or predict."""
+
+    @unused
+    def teardown(self, stage: str) -> None:
+        """Clean up, on every rank."""
+
+    @unused
+    def train_dataloader(self) -> Any:  # noqa: ANN401 - any loader
+        """Return the training loader."""
+
+    @unused
+    def val_dataloader(self) -> Any:  # noqa: ANN401 - any loader
+        """Return the validation loader, or a list of them."""
+
+    @unused
+    def test_dataloader(self) -> Any:  # noqa: ANN401 - any loader
+        """Return the test loader, or a list of them."""
+
+    @unused
+    def predict_dataloader(self) -> Any:  # noqa: ANN401 - any loader
+        """Return the loader to predict on, or a list of them."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a resumed run needs: tensors and plain containers only."""
+        return {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take up what `state_dict` returned."""

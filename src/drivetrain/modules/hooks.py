@@ -1,0 +1,153 @@
+"""Every hook of a module, empty: the table in events/, as methods to override."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from drivetrain.events import unused
+
+
+class ModuleHooks:
+    """Override what is needed; what nobody overrides is never called."""
+
+    @unused
+    def prepare_data(self) -> None:
+        """Download and prepare, on one process only; keep nothing on ``self``."""
+
+    @unused
+    def setup(self, stage: str) -> None:
+        """On every rank, before the module moves to its device."""
+
+    @unused
+    def on_fit_start(self) -> None:
+        """Fit begins; the module is on its device, optimizers are there."""
+
+    @unused
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """A checkpoint was read; before anything of it is taken up."""
+
+    @unused
+    def on_train_start(self) -> None:
+        """Before the first epoch of this run."""
+
+    @unused
+    def on_train_epoch_start(self) -> None:
+        """Before the first batch of an epoch; not again when it is resumed midway."""
+
+    @unused
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> int | None:  # noqa: ANN401 - a batch may be anything
+        """Before each step; returning -1 ends the epoch."""
+
+    @unused
+    def on_before_zero_grad(self, optimizer: torch.optim.Optimizer) -> None:
+        """Before gradients are cleared."""
+
+    @unused
+    def on_before_backward(self, loss: torch.Tensor) -> None:
+        """The loss is there."""
+
+    @unused
+    def on_after_backward(self) -> None:
+        """Gradients are there, averaged over ranks."""
+
+    @unused
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Before parameters change."""
+
+    @unused
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:  # noqa: ANN401 - a batch may be anything
+        """After each step; counters and step schedulers have moved."""
+
+    @unused
+    def on_validation_start(self) -> None:
+        """Before the first batch that ``validate`` runs; the module is in eval mode."""
+
+    @unused
+    def on_validation_epoch_start(self) -> None:
+        """After on_validation_start."""
+
+    @unused
+    def on_validation_batch_start(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:  # noqa: ANN401 - a batch may be anything
+        """Before each batch, on the rank that has it."""
+
+    @unused
+    def on_validation_batch_end(self, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:  # noqa: ANN401 - a batch may be anything
+        """After each batch, with what the step returned."""
+
+    @unused
+    def on_validation_epoch_end(self) -> None:
+        """After the last batch; values logged here count once a rank."""
+
+    @unused
+    def on_validation_end(self) -> None:
+        """After the logged values of all ranks are reduced."""
+
+    @unused
+    def on_train_epoch_end(self) -> None:
+        """After the epoch's last batch and its validation; epoch values are reduced."""
+
+    @unused
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """A checkpoint is about to be written; may add plain data to it."""
+
+    @unused
+    def on_train_end(self) -> None:
+        """After the last epoch."""
+
+    @unused
+    def on_fit_end(self) -> None:
+        """Fit ends; the module is still on its device."""
+
+    @unused
+    def on_test_start(self) -> None:
+        """Before the first batch that ``test`` runs; the module is in eval mode."""
+
+    @unused
+    def on_test_epoch_start(self) -> None:
+        """After on_test_start."""
+
+    @unused
+    def on_test_batch_start(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:  # noqa: ANN401 - a batch may be anything
+        """Before each batch, on the rank that has it."""
+
+    @unused
+    def on_test_batch_end(self, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:  # noqa: ANN401 - a batch may be anything
+        """After each batch, with what the step returned."""
+
+    @unused
+    def on_test_epoch_end(self) -> None:
+        """After the last batch; values logged here count once a rank."""
+
+    @unused
+    def on_test_end(self) -> None:
+        """After the logged values of all ranks are reduced."""
+
+    @unused
+    def on_predict_start(self) -> None:
+        """Before the first batch that ``predict`` runs; the module is in eval mode."""
+
+    @unused
+    def on_predict_epoch_start(self) -> None:
+        """After on_predict_start."""
+
+    @unused
+    def on_predict_batch_start(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:  # noqa: ANN401 - a batch may be anything
+        """Before each batch, on the rank that has it."""
+
+    @unused
+    def on_predict_batch_end(self, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:  # noqa: ANN401 - a batch may be anything
+        """After each batch, with what the step returned."""
+
+    @unused
+    def on_predict_epoch_end(self) -> None:
+        """After the last batch; values logged here count once a rank."""
+
+    @unused
+    def on_predict_end(self) -> None:
+        """After the logged values of all ranks are reduced."""
+
+    @unused
+    def teardown(self, stage: str) -> None:
+        """On every rank, at the end of each verb."""

@@ -1,0 +1,85 @@
+"""The arguments that a module was made with, as plain data."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Iterable, Mapping
+from types import FrameType
+from typing import Any
+
+import torch
+
+from drivetrain.base.errors import DrivetrainWarning, ModuleError, Notice
+
+
+class Hyperparameters(dict[str, Any]):
+    """A dict whose entries are attributes too: ``self.hparams.learning_rate``."""
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the user's values
+        """Return an entry."""
+        try:
+            return self[name]
+        except KeyError:
+            message = f"no hyperparameter {name!r}; there are: {', '.join(self) or 'none'}"
+            raise AttributeError(message) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:  # noqa: ANN401 - the user's values
+        """Set an entry."""
+        self[name] = value
+
+
+def arguments_of_init(frame: FrameType | None, thing: object) -> dict[str, Any]:
+    """Return the arguments of the ``__init__`` that a frame runs, and of those that called it by super().
+
+    Raises:
+        ModuleError [module.hyperparameters]: the frame is no ``__init__`` of the object.
+    """
+    found: dict[str, Any] = {}
+    while frame is not None and frame.f_code.co_name == "__init__" and _self_of(frame) is thing:
+        info = inspect.getargvalues(frame)
+        own = {name: info.locals[name] for name in info.args[1:]}
+        own |= info.locals[info.keywords] if info.keywords else {}
+        own.pop("__class__", None)
+        found |= own  # an outer frame is the more derived class's __init__, which the user calls
+        frame = frame.f_back
+    if frame is None or not found:
+        raise ModuleError(
+            "module.hyperparameters",
+            f"save_hyperparameters() of {type(thing).__name__} finds no arguments",
+            values={"class": type(thing).__qualname__},
+            because="it saves the arguments of the __init__ that calls it",
+            hint="call it in __init__, or pass the values: save_hyperparameters({'lr': 0.1})",
+        )
+    return found
+
+
+def _self_of(frame: FrameType) -> object:
+    names = frame.f_code.co_varnames
+    return frame.f_locals.get(names[0]) if names else None
+
+
+def split_plain(values: Mapping[str, Any], ignored: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return what is plain data, and the names of what is not; ignored ones are in neither."""
+    skipped = set(ignored)
+    kept = {name: value for name, value in values.items() if name not in skipped}
+    plain = {name: value for name, value in kept.items() if _is_plain(value)}
+    return plain, [name for name in kept if name not in plain]
+
+
+def warn_left_out(thing: object, names: list[str]) -> None:
+    """Say which arguments a checkpoint will lack."""
+    quoted = ", ".join(map(repr, names))
+    text = (
+        f"{type(thing).__name__}: {quoted} is no plain data and stays out of checkpoints; "
+        f"pass save_hyperparameters(ignore=[{quoted}]), and give it to load_from_checkpoint"
+    )
+    warnings.warn(str(Notice("module.hyperparameters", text)), DrivetrainWarning, stacklevel=4)
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return type(value) is dict and all(type(key) in (str, int) and _is_plain(kept) for key, kept in value.items())
+    if isinstance(value, (list, tuple)):
+        return type(value) in (list, tuple) and all(map(_is_plain, value))
+    return value is None or type(value) in (bool, int, float, complex, str, bytes) or isinstance(value, (torch.Tensor, torch.dtype))

@@ -1,0 +1,239 @@
+"""Module: the model and its steps."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import IO, Any, TypeVar
+
+import torch
+
+from drivetrain.base.errors import CheckpointError, ModuleError
+from drivetrain.checkpoint_io.local import LocalCheckpointIO
+from drivetrain.events import unused
+from drivetrain.modules.hooks import ModuleHooks
+from drivetrain.modules.hyperparameters import Hyperparameters, arguments_of_init, split_plain, warn_left_out
+from drivetrain.modules.run import LogOptions, Recorder, Run
+
+Self = TypeVar("Self", bound="Module")
+_LIVE = ("_run", "_recorder")
+
+
+class Module(ModuleHooks, torch.nn.Module):
+    """A torch module that knows its training: override `training_step` and `configure_optimizers`.
+
+    It stays the object that the user made: nothing is wrapped around it that remains after a run.
+    """
+
+    _run: Run | None = None
+    _recorder: Recorder | None = None
+    _hyperparameters: Hyperparameters | None = None
+
+    @unused
+    def training_step(self, batch: Any, batch_idx: int) -> Any:  # noqa: ANN401 - see Returns
+        """Return the loss: a scalar tensor, or a dict with it under ``"loss"``.
+
+        It is taken for the mean over the batch's samples. None leaves the step out; with several
+        ranks that is an error, as the others would wait.
+        """
+
+    @unused
+    def validation_step(self, batch: Any, batch_idx: int) -> Any:  # noqa: ANN401 - the user's
+        """Evaluate a batch; what it logs is averaged over all samples."""
+
+    @unused
+    def test_step(self, batch: Any, batch_idx: int) -> Any:  # noqa: ANN401 - the user's
+        """Evaluate a batch; what it logs is averaged over all samples."""
+
+    def predict_step(self, batch: Any, batch_idx: int) -> Any:  # noqa: ANN401, ARG002 - the user's
+        """Return the predictions for a batch; by default what `forward` makes of its inputs."""
+        return self(batch[0] if isinstance(batch, (list, tuple)) and batch else batch)
+
+    @unused
+    def configure_optimizers(self) -> Any:  # noqa: ANN401 - several forms
+        """Return an optimizer; ``(optimizers, schedulers)``; or a dict with ``optimizer`` and ``lr_scheduler``."""
+
+    @unused
+    def train_dataloader(self) -> Any:  # noqa: ANN401 - any loader
+        """Return the training loader, where none is passed to fit."""
+
+    @unused
+    def val_dataloader(self) -> Any:  # noqa: ANN401 - any loader
+        """Return the validation loader, or a list of them."""
+
+    @unused
+    def test_dataloader(self) -> Any:  # noqa: ANN401 - any loader
+        """Return the test loader, or a list of them."""
+
+    @unused
+    def predict_dataloader(self) -> Any:  # noqa: ANN401 - any loader
+        """Return the loader to predict on, or a list of them."""
+
+    def log(  # noqa: PLR0913 - the known signature
+        self,
+        name: str,
+        value: Any,  # noqa: ANN401 - a number or a scalar tensor
+        prog_bar: bool = False,  # noqa: FBT001, FBT002 - the known signature
+        *,
+        on_step: bool | None = None,
+        on_epoch: bool | None = None,
+        batch_size: int | None = None,
+        add_dataloader_idx: bool = True,
+    ) -> None:
+        """Note a value; nothing is computed or sent before someone reads it.
+
+        Over an epoch, values are averaged, weighted by ``batch_size``, over all steps of all ranks.
+        In `training_step` the step's value is kept by default, elsewhere the epoch's mean.
+
+        Raises:
+            ModuleError [module.log-outside]: no run is going on.
+            ModuleError [module.log-value]: not a number, not a tensor with one element.
+            ModuleError [module.log-options]: the name was logged with other options before.
+        """
+        recorder = self._recorder
+        if recorder is None:
+            raise _outside(self, f"self.log({name!r}, ...)", "module.log-outside")
+        recorder.log(name, value, LogOptions(prog_bar, on_step, on_epoch, add_dataloader_idx, batch_size))
+
+    def log_dict(self, dictionary: Mapping[str, Any], prog_bar: bool = False, **options: Any) -> None:  # noqa: ANN401, FBT001, FBT002 - as log
+        """Note several values with the same options."""
+        for name, value in dictionary.items():
+            self.log(name, value, prog_bar, **options)
+
+    def print(self, *values: object, sep: str = " ", end: str = "\n", file: IO[str] | None = None) -> None:
+        """Print on rank 0 only."""
+        if self._run is None or self._run.is_global_zero:
+            print(*values, sep=sep, end=end, file=file)  # noqa: T201 - that is what it is for
+
+    @property
+    def trainer(self) -> Run:
+        """The trainer of the run that this module is in.
+
+        Raises:
+            ModuleError [module.no-trainer]: it is in none.
+        """
+        if self._run is None:
+            raise _outside(self, "self.trainer", "module.no-trainer")
+        return self._run
+
+    @property
+    def current_epoch(self) -> int:
+        """Number of the epoch, from 0; 0 outside of a run."""
+        return 0 if self._run is None else self._run.current_epoch
+
+    @property
+    def global_step(self) -> int:
+        """Optimizer steps taken; 0 outside of a run."""
+        return 0 if self._run is None else self._run.global_step
+
+    @property
+    def global_rank(self) -> int:
+        """This process's rank; 0 outside of a run."""
+        return 0 if self._run is None else self._run.global_rank
+
+    @property
+    def local_rank(self) -> int:
+        """This process's rank on its node; 0 outside of a run."""
+        return 0 if self._run is None else self._run.local_rank
+
+    @property
+    def device(self) -> torch.device:
+        """Where the first parameter or buffer is; the CPU for a module without any."""
+        found = next(self.parameters(), None)
+        found = next(self.buffers(), None) if found is None else found
+        return torch.device("cpu") if found is None else found.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The first floating parameter's type; torch's default for a module without any."""
+        return next((one.dtype for one in self.parameters() if one.is_floating_point()), torch.get_default_dtype())
+
+    def optimizers(self) -> Any:  # noqa: ANN401 - one, or a list
+        """Return the optimizer in use, or a list of several."""
+        found = list(self.trainer.optimizers)
+        return found[0] if len(found) == 1 else found
+
+    @property
+    def hparams(self) -> Hyperparameters:
+        """What `save_hyperparameters` kept; empty before."""
+        if self._hyperparameters is None:
+            self._hyperparameters = Hyperparameters()
+        return self._hyperparameters
+
+    def save_hyperparameters(self, *args: Any, ignore: str | Iterable[str] = ()) -> None:  # noqa: ANN401 - names, or one mapping
+        """Keep the arguments of ``__init__`` in `hparams`, and the plain ones of them in checkpoints.
+
+        ``args`` may name those to keep, or be one mapping of values; without any, all are kept.
+        """
+        if len(args) == 1 and isinstance(args[0], Mapping):
+            values = dict(args[0])
+        else:
+            frame = inspect.currentframe()
+            values = arguments_of_init(frame.f_back if frame else None, self)
+            values = {name: values[name] for name in args} if args else values
+        ignored = [ignore] if isinstance(ignore, str) else list(ignore)
+        plain, others = split_plain(values, ignored)
+        if others:
+            warn_left_out(self, others)
+        self.hparams.update(plain)
+        self.hparams.update({name: values[name] for name in others})
+
+    @classmethod
+    def load_from_checkpoint(
+        cls: type[Self],
+        checkpoint_path: str,
+        map_location: Any = None,  # noqa: ANN401 - as torch.load
+        strict: bool = True,  # noqa: FBT001, FBT002 - the known signature
+        weights_only: bool = True,  # noqa: FBT001, FBT002 - the known signature
+        **kwargs: Any,  # noqa: ANN401 - the user's __init__
+    ) -> Self:
+        """Make a module from a checkpoint's hyperparameters and weights; ``kwargs`` win over them.
+
+        Raises:
+            CheckpointError [checkpoint.no-weights]: the file has no ``state_dict``, or one of another module.
+        """
+        found = LocalCheckpointIO().load(checkpoint_path, weights_only=weights_only)
+        values = {**found.get("hyper_parameters", {}), **kwargs}
+        names = inspect.signature(cls.__init__).parameters
+        takes_all = any(one.kind is one.VAR_KEYWORD for one in names.values())
+        module = cls(**{name: value for name, value in values.items() if takes_all or name in names})
+        on_load = module.on_load_checkpoint
+        on_load(found)
+        load_weights(module, found, checkpoint_path, strict=strict)
+        return module if map_location is None else module.to(map_location)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle without the run that it is in."""
+        return {name: value for name, value in self.__dict__.items() if name not in _LIVE}
+
+
+def load_weights(module: torch.nn.Module, checkpoint: Mapping[str, Any], path: object, *, strict: bool = True) -> None:
+    """Load a checkpoint's ``state_dict`` into a module.
+
+    Raises:
+        CheckpointError [checkpoint.no-weights]: there is none, or it belongs to another module.
+    """
+    state = checkpoint.get("state_dict")
+    try:
+        if not isinstance(state, Mapping):
+            message = f"it holds: {', '.join(map(str, checkpoint)) or 'nothing'}"
+            raise TypeError(message)  # noqa: TRY301 - one place that words the error
+        module.load_state_dict(state, strict=strict)
+    except (RuntimeError, TypeError) as error:
+        raise CheckpointError(
+            "checkpoint.no-weights",
+            f"{path} has no weights for {type(module).__name__}",
+            values={"path": str(path), "module": type(module).__qualname__, "torch says": str(error)},
+            because="names and shapes of the state_dict are those of the module that was saved",
+            hint="make the module as it was when it was saved, or pass strict=False to load_from_checkpoint",
+        ) from error
+
+
+def _outside(module: Module, what: str, code: str) -> ModuleError:
+    return ModuleError(
+        code,
+        f"{what} of {type(module).__name__} outside of a run",
+        values={"class": type(module).__qualname__},
+        because="only a module that a trainer runs has one, and a place to log to",
+        hint="call it from a step or hook, in trainer.fit, validate, test or predict",
+    )

@@ -1,0 +1,59 @@
+"""Precision: which number format parameters, inputs and arithmetic have."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from typing import Any, final
+
+import torch
+
+from drivetrain.base.tree import map_leaves
+
+
+class Precision(ABC):
+    """A number format; ``name`` is the flag's value.
+
+    The scaling hooks change nothing unless the format needs it: a float16 format multiplies the
+    loss in `scale_loss` and undoes it in `unscale`, after which gradients have their true size.
+    """
+
+    name: str
+
+    @abstractmethod
+    def convert_module(self, module: torch.nn.Module) -> None:
+        """Convert parameters in place; a buffer keeps its type unless the format cannot work so."""
+
+    @abstractmethod
+    def convert_input(self, batch: Any) -> Any:  # noqa: ANN401 - any nesting
+        """Convert the floating tensors of a nested batch; integers and booleans stay what they are."""
+
+    @abstractmethod
+    def forward_context(self, device_type: str) -> AbstractContextManager[Any]:
+        """Return the context in which a step's forward runs."""
+
+    @abstractmethod
+    def scale_loss(self, loss: torch.Tensor) -> torch.Tensor:
+        """Return the loss as backward needs it."""
+
+    @abstractmethod
+    def unscale(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Give gradients their true size; False when the step must be left out (they overflowed)."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint needs (the scale), tensors and plain containers only."""
+
+    @abstractmethod
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up what `state_dict` returned."""
+
+    @final
+    def cast_floating(self, batch: Any, dtype: torch.dtype) -> Any:  # noqa: ANN401 - any nesting
+        """Return the batch with its floating tensors in ``dtype``; itself when they are already."""
+
+        def one(leaf: Any) -> Any:  # noqa: ANN401 - a leaf may be anything
+            wrong = isinstance(leaf, torch.Tensor) and leaf.dtype is not dtype and leaf.is_floating_point()
+            return leaf.to(dtype) if wrong else leaf
+
+        return map_leaves(batch, one)

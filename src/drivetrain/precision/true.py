@@ -1,0 +1,53 @@
+"""One format for parameters, gradients and arithmetic: 32-true, 64-true."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, final
+
+import torch
+
+from drivetrain.precision.precision import Precision
+
+_TYPES = {"32-true": torch.float32, "64-true": torch.float64}
+
+
+@final
+class TruePrecision(Precision):
+    """One format throughout: ``TruePrecision("64-true")``.
+
+    ``32-true`` leaves the module as the user built it. ``64-true`` widens parameters and floating
+    buffers, which loses nothing, since a layer cannot mix the two.
+    """
+
+    def __init__(self, name: str = "32-true") -> None:
+        self.name = name
+        self._dtype = _TYPES[name]
+
+    def convert_module(self, module: torch.nn.Module) -> None:
+        """Widen to float64 where asked; float32 is what modules are built in."""
+        if self._dtype is torch.float64:
+            module.double()
+
+    def convert_input(self, batch: Any) -> Any:  # noqa: ANN401 - any nesting
+        """Bring floating tensors to the format: float64 data from numpy meets float32 layers."""
+        return self.cast_floating(batch, self._dtype)
+
+    def forward_context(self, device_type: str) -> AbstractContextManager[Any]:  # noqa: ARG002 - same on all
+        """Return a context that does nothing."""
+        return nullcontext()
+
+    def scale_loss(self, loss: torch.Tensor) -> torch.Tensor:
+        """Return the loss itself."""
+        return loss
+
+    def unscale(self, optimizer: torch.optim.Optimizer) -> bool:  # noqa: ARG002 - nothing was scaled
+        """Return True: nothing was scaled."""
+        return True
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return nothing: there is no state."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Do nothing: there is no state."""

@@ -1,0 +1,15 @@
+"""Floor 4: the parallel algorithms at run time.
+
+::
+
+    strategy.py   Strategy: the interface, and what all share; Parts: what it owns
+    forward.py    a module's step as a forward, for wrappers that watch forward
+    single.py     SingleRuntime: one device
+    ddp.py        DDPRuntime: a whole model on each rank, gradients averaged
+"""
+
+from drivetrain.strategies.ddp import DDPRuntime
+from drivetrain.strategies.single import SingleRuntime
+from drivetrain.strategies.strategy import Parts, Strategy
+
+__all__ = ["DDPRuntime", "Parts", "SingleRuntime", "Strategy"]

@@ -1,0 +1,69 @@
+"""Data parallel: every rank holds the whole model, gradients are averaged in buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, final
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from drivetrain.strategies.forward import StepForward
+from drivetrain.strategies.strategy import Parts, Strategy
+
+_OPTIONS = ("find_unused_parameters", "static_graph", "gradient_as_bucket_view", "broadcast_buffers", "bucket_cap_mb")
+
+
+@final
+class DDPRuntime(Strategy):
+    """torch's DistributedDataParallel around the training step, so that the step's forward passes through it.
+
+    A world of one needs no averaging, and runs the step as it is.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self._step: Callable[..., Any] | None = None
+
+    def setup(self, module: torch.nn.Module, step: Callable[..., Any] | None) -> None:
+        """Convert and move the module, and wrap its step; torch broadcasts rank 0's parameters."""
+        self.precision.convert_module(module)
+        module.to(self.device)
+        trainable = any(parameter.requires_grad for parameter in module.parameters())
+        if step is None or self.ranks.world_size == 1 or not trainable:
+            self._step = step
+            return
+        on_cpu = self.device.type == "cpu"
+        said = {name: self.options[name] for name in _OPTIONS if self.options.get(name) is not None}
+        # torch wants no device_ids for a module on the CPU.
+        self._step = DistributedDataParallel(
+            StepForward(module, step), device_ids=None if on_cpu else [self.device.index], **said
+        )
+
+    def teardown(self, module: torch.nn.Module) -> None:
+        """Drop the wrapper, which takes its gradient hooks with it, and bring the module back to the CPU."""
+        self._step = None
+        if self.device.type != "cpu":
+            module.cpu()
+
+    def training_step(self, *arguments: Any) -> Any:  # noqa: ANN401 - the user's step
+        """Run the step through the wrapper."""
+        assert self._step is not None, "the strategy was not set up to train"  # noqa: S101 - our own bug
+        with self.precision.forward_context(self.device.type):
+            return self._step(*arguments)
+
+    def model_state(self, module: torch.nn.Module) -> dict[str, Any]:
+        """Return the module's own state_dict: every rank has the whole."""
+        return module.state_dict()
+
+    def load_model_state(self, module: torch.nn.Module, state: Mapping[str, Any]) -> None:
+        """Load the module's own state_dict on each rank."""
+        module.load_state_dict(state)
+
+    def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        """Return the optimizer's own state_dict: every rank has the whole."""
+        return optimizer.state_dict()
+
+    def load_optimizer_state(self, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
+        """Load the optimizer's own state_dict on each rank."""
+        optimizer.load_state_dict(dict(state))

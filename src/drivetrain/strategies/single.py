@@ -1,0 +1,53 @@
+"""One device, no collectives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, final
+
+import torch
+
+from drivetrain.strategies.strategy import Parts, Strategy
+
+
+@final
+class SingleRuntime(Strategy):
+    """The module as it is, on one device."""
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self._step: Callable[..., Any] | None = None
+
+    def setup(self, module: torch.nn.Module, step: Callable[..., Any] | None) -> None:
+        """Convert and move the module."""
+        self.precision.convert_module(module)
+        module.to(self.device)
+        self._step = step
+
+    def teardown(self, module: torch.nn.Module) -> None:
+        """Bring the module back to the CPU."""
+        self._step = None
+        if self.device.type != "cpu":
+            module.cpu()
+
+    def training_step(self, *arguments: Any) -> Any:  # noqa: ANN401 - the user's step
+        """Run the step."""
+        assert self._step is not None, "the strategy was not set up to train"  # noqa: S101 - our own bug
+        with self.precision.forward_context(self.device.type):
+            return self._step(*arguments)
+
+    def model_state(self, module: torch.nn.Module) -> dict[str, Any]:
+        """Return the module's own state_dict."""
+        return module.state_dict()
+
+    def load_model_state(self, module: torch.nn.Module, state: Mapping[str, Any]) -> None:
+        """Load the module's own state_dict."""
+        module.load_state_dict(state)
+
+    def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        """Return the optimizer's own state_dict."""
+        return optimizer.state_dict()
+
+    def load_optimizer_state(self, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
+        """Load the optimizer's own state_dict."""
+        optimizer.load_state_dict(dict(state))

@@ -1,0 +1,214 @@
+"""Strategy: one parallel algorithm at run time, with everything that it owns."""
+
+from __future__ import annotations
+
+import random
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import torch
+
+from drivetrain.accelerators.accelerator import Accelerator
+from drivetrain.checkpoint_io.checkpoint_io import CheckpointIO, StrPath
+from drivetrain.collectives.collectives import Collectives
+from drivetrain.collectives.connect import connect, disconnect
+from drivetrain.collectives.place import Place
+from drivetrain.data.seeds import mix, seed_all
+from drivetrain.precision.precision import Precision
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a strategy owns, as build.py makes it from a plan."""
+
+    accelerator: Accelerator
+    precision: Precision
+    checkpoint_io: CheckpointIO
+    place: Place
+    device_id: int
+    layout: Mapping[str, int]
+    """Size of each mesh axis."""
+    process_group_backend: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """What the user said to the strategy; torch's defaults hold for the rest."""
+
+
+class Strategy(ABC):
+    """How one model trains on the plan's ranks. Made for one run, on each rank.
+
+    ``open`` and ``close`` pair, and inside of them ``setup`` and ``teardown``, once a module. What
+    differs between algorithms is abstract; what does not is final and stands here.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self.accelerator = parts.accelerator
+        self.precision = parts.precision
+        self.checkpoint_io = parts.checkpoint_io
+        self.layout = parts.layout
+        self.place = parts.place
+        self.ranks = parts.place.ranks
+        self.options = parts.options
+        self.device = parts.accelerator.device(parts.device_id)
+        self._backend = parts.process_group_backend
+        self._collectives: Collectives | None = None
+
+    @final
+    @property
+    def collectives(self) -> Collectives:
+        """Communication over all ranks, between `open` and `close`."""
+        assert self._collectives is not None, "the strategy is not open"  # noqa: S101 - our own bug
+        return self._collectives
+
+    @final
+    def open(self) -> None:
+        """Take the device and meet the other ranks.
+
+        Collectives:
+            every rank must call.
+        """
+        self.accelerator.setup(self.device)
+        self._collectives = connect(self.place, self._backend, self.device)
+
+    @final
+    def close(self) -> None:
+        """Leave the other ranks and release the device; also after a failure."""
+        if self._collectives is not None:
+            disconnect(self._collectives)
+            self._collectives = None
+            self.accelerator.teardown(self.device)
+
+    @abstractmethod
+    def setup(self, module: torch.nn.Module, step: Callable[..., Any] | None) -> None:
+        """Bring the module to the device and format; make it ready to train with ``step`` if given.
+
+        The module stays the user's object: its names, its hooks, its state_dict.
+
+        Collectives:
+            every rank must call; with ``step``, parameters become those of rank 0.
+        """
+
+    @abstractmethod
+    def teardown(self, module: torch.nn.Module) -> None:
+        """Take off whatever `setup` put around the module, and bring it back to the CPU."""
+
+    @abstractmethod
+    def training_step(self, *arguments: Any) -> Any:  # noqa: ANN401 - the user's step
+        """Run the module's training step so that backward will combine gradients over ranks."""
+
+    @abstractmethod
+    def model_state(self, module: torch.nn.Module) -> dict[str, Any]:
+        """Return the whole model's state, for the checkpoint.
+
+        Collectives:
+            every rank must call.
+        """
+
+    @abstractmethod
+    def load_model_state(self, module: torch.nn.Module, state: Mapping[str, Any]) -> None:
+        """Load what `model_state` returned, at any world size."""
+
+    @abstractmethod
+    def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        """Return the whole optimizer's state, for the checkpoint.
+
+        Collectives:
+            every rank must call.
+        """
+
+    @abstractmethod
+    def load_optimizer_state(self, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
+        """Load what `optimizer_state` returned, at any world size."""
+
+    @final
+    def evaluation_step(self, step: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401 - the user's step
+        """Run a step that needs no gradients; ranks need not call equally often."""
+        with self.precision.forward_context(self.device.type):
+            return step(*arguments)
+
+    @final
+    def batch_to_device(self, batch: Any) -> Any:  # noqa: ANN401 - any nesting
+        """Convert a batch's floating tensors to the precision's format and move it to the device."""
+        return self.accelerator.move(self.precision.convert_input(batch), self.device)
+
+    @final
+    def backward(self, loss: torch.Tensor) -> None:
+        """Compute gradients; with several ranks, of the mean of their losses."""
+        self.precision.scale_loss(loss).backward()
+
+    @final
+    def optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Change the parameters."""
+        if self.precision.unscale(optimizer):
+            optimizer.step()
+
+    @final
+    def optimizers_to_device(self, optimizers: Sequence[torch.optim.Optimizer], device: torch.device) -> None:
+        """Move the optimizers' states; step counters that torch keeps on the CPU stay there."""
+        for optimizer in optimizers:
+            for state in optimizer.state.values():
+                for name, value in state.items():
+                    if isinstance(value, torch.Tensor) and value.dim() and value.device != device:
+                        state[name] = value.to(device)
+
+    @final
+    def save(self, checkpoint: dict[str, Any], path: StrPath) -> None:
+        """Write the checkpoint on rank 0; every rank returns when it is there, or raises.
+
+        Collectives:
+            one object of a few bytes; every rank must call.
+        """
+        failure: BaseException | None = None
+        if self.ranks.is_zero:
+            try:
+                self.checkpoint_io.save(checkpoint, path)
+            except Exception as error:  # noqa: BLE001 - reaches every rank, then raised on each
+                failure = error
+        if self.ranks.world_size > 1:
+            failure = self.collectives.broadcast_object(failure)
+        if failure is not None:
+            raise failure
+
+    @final
+    def spread_rng(self) -> None:
+        """Give each rank but 0 random numbers of its own, that follow from rank 0's; rank 0 keeps its own.
+
+        Collectives:
+            one object of a few bytes; every rank must call.
+        """
+        if self.ranks.world_size == 1:
+            return
+        state = torch.default_generator.get_state()
+        first = self.collectives.broadcast_object(mix(*state.tolist()))
+        if not self.ranks.is_zero:
+            seed_all(mix(first, self.ranks.rank))
+
+    @final
+    def rng_state(self) -> dict[str, Any]:
+        """Return this rank's random state: python, torch, the device, numpy where it is imported."""
+        version, words, gauss = random.getstate()
+        state: dict[str, Any] = {
+            "python": [version, list(words), gauss],
+            "torch": torch.default_generator.get_state(),
+            "device": self.accelerator.rng_state(self.device),
+        }
+        numpy = sys.modules.get("numpy")
+        if numpy is not None:
+            name, keys, *rest = numpy.random.get_state()
+            state["numpy"] = [str(name), torch.from_numpy(keys.astype("int64")), *(float(x) if isinstance(x, float) else int(x) for x in rest)]
+        return state
+
+    @final
+    def set_rng_state(self, state: Mapping[str, Any]) -> None:
+        """Set what `rng_state` returned."""
+        version, words, gauss = state["python"]
+        random.setstate((version, tuple(words), gauss))
+        torch.default_generator.set_state(state["torch"])
+        if state.get("device") is not None:
+            self.accelerator.set_rng_state(self.device, state["device"])
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and "numpy" in state:
+            name, keys, *rest = state["numpy"]
+            numpy.random.set_state((name, keys.numpy().astype("uint32"), *rest))
