@@ -17,6 +17,10 @@ class Where:
         """Forget everything, at the beginning and the end of a run."""
         self._facts.clear()
 
+    def __reduce__(self) -> str:
+        """Pickle as a name: in another process it is that process's notebook."""
+        return "HERE"
+
     def __str__(self) -> str:
         """Render as ``stage fit, epoch 0, step 12``; empty when nothing was noted."""
         return ", ".join(f"{name} {value}" for name, value in self._facts.items())

@@ -74,7 +74,7 @@ class Report:
             where=str(HERE),
             kind=type(error).__name__,
             message=_message(error),
-            traceback="".join(traceback.format_exception(type(error), error, error.__traceback__)),
+            traceback=_traceback(error),
             is_consequence=is_consequence(error),
             time_s=time.time(),
             leaves_with_zero=isinstance(error, SystemExit) and code in (None, 0),
@@ -163,6 +163,13 @@ def crash_file(folder: Path, rank: int) -> Path:
 
 def _path(folder: Path, rank: int) -> Path:
     return folder / f"{rank}.report"
+
+
+def _traceback(error: BaseException) -> str:
+    """Return the traceback without its first frame, which is ours: the one that caught the error."""
+    link = error.__traceback__
+    inner = link.tb_next if link is not None and link.tb_next is not None else link
+    return "".join(traceback.format_exception(type(error), error, inner))
 
 
 def _message(error: BaseException) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ from drivetrain.base.errors import LaunchError, RankFailure
 from drivetrain.base.text import Code, listed
 from drivetrain.launchers.report import Report
 
+_SOURCE = re.compile(r"^\[[^\]]*\]\s*")
 _HINTS = {
     -9: "SIGKILL comes from the system's out-of-memory killer (see dmesg) or from a person; "
     "if memory ran out, use a smaller batch or fewer data loader workers",
@@ -136,11 +138,17 @@ def _fold(reports: Sequence[Report]) -> str:
         groups: dict[str, list[int]] = {}
         for report in reports:
             if report.is_consequence == is_consequence:
-                reason = report.ending if report.how == "died" else f"{report.kind}: {report.message}"
+                reason = report.ending if report.how == "died" else f"{report.kind}: {_short(report)}"
                 groups.setdefault(reason, []).append(report.rank)
         if groups:
             lines.append(f"{words}: " + "; ".join(f"{_ranks(sorted(of))} ({why})" for why, of in groups.items()))
     return "; ".join(lines)
+
+
+def _short(report: Report) -> str:
+    """Return the message; of a consequence its first sentence, without torch's own source file."""
+    text = report.message
+    return _SOURCE.sub("", text).split(". ")[0] if report.is_consequence else text
 
 
 def _ranks(ranks: Sequence[int]) -> str:
