@@ -166,14 +166,22 @@ class TrainerError(DrivetrainError):
     """A Trainer method was called with something that it cannot do."""
 
 
-class RankFailure(DrivetrainError):
+class RankFailure(DrivetrainError):  # noqa: N818 - it tells of a failure elsewhere
     """Another rank failed; carries which rank, where it was, and its traceback.
 
     ``rank``, ``where`` and ``remote_traceback`` are data; ``__cause__`` is the exception itself
     where it could cross the process boundary.
     """
 
-    def __init__(self, code: str, message: str, *, remote_traceback: str = "", also: str = "", **parts: Any) -> None:  # noqa: ANN401 - passed on unchanged
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        remote_traceback: str = "",
+        also: str = "",
+        **parts: Any,  # noqa: ANN401 - passed on unchanged
+    ) -> None:
         super().__init__(code, message, **parts)
         self.rank = int(str(self.values.get("rank", -1)))
         self.where = str(self.values.get("where", ""))

@@ -14,7 +14,7 @@ from drivetrain.collectives.torch import TorchCollectives
 
 if TYPE_CHECKING:
     import torch
-    from torch.distributed import Store
+    from torch.distributed.distributed_c10d import Store
 
     from drivetrain.collectives.collectives import Collectives
     from drivetrain.collectives.place import Place
@@ -96,7 +96,8 @@ def visit(place: Place) -> Iterator[None]:
 
 def _meeting_point(place: Place) -> Store:
     """Return the store of this meeting, under a prefix of its own, with every rank present."""
-    from torch.distributed import HashStore, PrefixStore
+    from torch.distributed import HashStore  # type: ignore[attr-defined]  # public, but torch lists no names
+    from torch.distributed.distributed_c10d import PrefixStore
 
     if place.ranks.world_size == 1:
         return HashStore()
@@ -119,7 +120,8 @@ def _mismatch(place: Place) -> LaunchError:
 
     return LaunchError(
         "launch.group-mismatch",
-        f"a process group of {dist.get_world_size()} is already there, but this run has {place.ranks.world_size} ranks",
+        f"a process group of {dist.get_world_size()} ranks is already there, "
+        f"this run has {place.ranks.world_size}",
         values={"group": f"rank {dist.get_rank()} of {dist.get_world_size()}", "run": place.ranks},
         because="torch.distributed has one default process group in a process",
         hint="call torch.distributed.destroy_process_group() first",

@@ -12,7 +12,7 @@ from drivetrain.base.errors import LaunchError
 from drivetrain.base.text import listed
 
 if TYPE_CHECKING:
-    from torch.distributed import Store
+    from torch.distributed.distributed_c10d import Store
 
     from drivetrain.collectives.place import Place
 
@@ -29,7 +29,7 @@ def serve_store(address: str, port: int, timeout_s: float) -> tuple[Store, int]:
     Raises:
         LaunchError [launch.port-taken]: another process listens on the port.
     """
-    from torch.distributed import TCPStore
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # public, but torch lists no names
 
     host = address if address.startswith("127.") else ""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -66,7 +66,7 @@ def join_store(place: Place) -> Store:
     Raises:
         LaunchError [launch.rendezvous-timeout]: nothing answered within ``place.timeout_s``.
     """
-    from torch.distributed import TCPStore
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # public, but torch lists no names
 
     _await_port(place)
     return TCPStore(place.address, place.port, is_master=False, timeout=timedelta(seconds=place.timeout_s))
@@ -132,8 +132,14 @@ def _not_all_came(place: Place, store: Store) -> LaunchError:
 def _nothing_answers(place: Place, error: OSError) -> LaunchError:
     return LaunchError(
         "launch.rendezvous-timeout",
-        f"rank {place.ranks.rank} found no rank 0 at {place.address}:{place.port} within {place.timeout_s:g} s",
-        values={"address": place.address, "port": place.port, "world_size": place.ranks.world_size, "error": error},
+        f"rank {place.ranks.rank} found no rank 0 at {place.address}:{place.port} "
+        f"within {place.timeout_s:g} s",
+        values={
+            "address": place.address,
+            "port": place.port,
+            "world_size": place.ranks.world_size,
+            "error": error,
+        },
         because="rank 0 opens the port that all ranks meet at",
         hint="check that rank 0 runs, that MASTER_ADDR names its host and that no firewall closes the port; "
         "if nobody started other ranks, pass environment='none'",

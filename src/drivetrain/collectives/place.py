@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from drivetrain.resolver.ranks import Ranks
 
 if TYPE_CHECKING:
-    from torch.distributed import Store
+    from torch.distributed.distributed_c10d import Store
 
 TIMEOUT_S = 1800.0
 """How long set-up and each collective may take when nobody says otherwise."""

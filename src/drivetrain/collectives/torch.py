@@ -19,7 +19,9 @@ T = TypeVar("T")
 class TorchCollectives(Collectives):
     """Collectives over a process group; None is the default group."""
 
-    def __init__(self, device: torch.device, group: ProcessGroup | None = None, *, owned: bool = False) -> None:
+    def __init__(
+        self, device: torch.device, group: ProcessGroup | None = None, *, owned: bool = False
+    ) -> None:
         import torch.distributed as dist
 
         self._dist = dist

@@ -18,7 +18,7 @@ from drivetrain.launchers.report import Report
 from drivetrain.launchers.threads import threads_for, torch_threads
 from drivetrain.launchers.verdict import Verdict, judge, stuck, unguarded
 from drivetrain.launchers.watch import Watch
-from drivetrain.launchers.worker import Header, header_bytes
+from drivetrain.launchers.worker import header_bytes
 
 if TYPE_CHECKING:
     from drivetrain.collectives.place import Place
@@ -109,6 +109,7 @@ def _own_report(rank: int, error: BaseException | None, watch: Watch) -> Report:
     return report
 
 
-def _last_words(own: Report, watch: Watch, imports_main: bool) -> str:  # noqa: FBT001 - private
+def _last_words(own: Report, watch: Watch, imports_main: bool) -> str:
     verdict = judge(own, None, watch.reports, imports_main=imports_main)
-    return f"drivetrain: rank {own.rank} does not answer any more, so this process ends\n{verdict and verdict.error}"
+    said = verdict.error if verdict is not None else ""
+    return f"drivetrain: rank {own.rank} does not answer any more, so this process ends\n{said}"

@@ -90,7 +90,7 @@ class ExternalLauncher(Launcher):
         if ranks.world_size != plan.world_size:
             raise LaunchError(
                 "launch.world-mismatch",
-                f"{environment.facts.name} started {ranks.world_size} ranks, but the plan has {plan.world_size}",
+                f"{environment.facts.name} started {ranks.world_size} ranks, the plan has {plan.world_size}",
                 values={"started": ranks, "num_devices": plan.num_devices, "num_nodes": plan.num_nodes},
                 because="every rank of the plan runs in a process of its own",
                 hint="make devices x num_nodes equal to the number of processes that were started",
@@ -100,5 +100,7 @@ class ExternalLauncher(Launcher):
             place.address, place.port = environment.main_address(variables), environment.main_port(variables)
         # torchrun serves the store itself and keeps it over restarts, with what earlier attempts wrote.
         place.serves = ranks.is_zero and variables.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-        place.session = f"attempt {variables.get('TORCHELASTIC_RESTART_COUNT', '0')}, launch {next(_LAUNCHES)}"
+        place.session = (
+            f"attempt {variables.get('TORCHELASTIC_RESTART_COUNT', '0')}, launch {next(_LAUNCHES)}"
+        )
         return place

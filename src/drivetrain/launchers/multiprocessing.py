@@ -92,7 +92,11 @@ class ProcessPeer(Peer):
     """A process of ``multiprocessing`` with a one-way pipe to it."""
 
     def __init__(
-        self, context: Any, order: Order, body: Callable[[Place], object] | None, earlier: Sequence[ProcessPeer]  # noqa: ANN401 - multiprocessing's contexts share no type
+        self,
+        context: Any,  # noqa: ANN401 - multiprocessing's contexts share no type
+        order: Order,
+        body: Callable[[Place], object] | None,
+        earlier: Sequence[ProcessPeer],
     ) -> None:
         self._rank = order.rank
         ours: Connection
@@ -102,7 +106,7 @@ class ProcessPeer(Peer):
         self._process = context.Process(
             target=serve_process, args=(order, theirs, body, inherited), name=f"drivetrain-rank-{order.rank}"
         )
-        self.pipe = ours
+        self.pipe: Connection = ours
         try:
             with warnings.catch_warnings():
                 # Python 3.12 warns of every fork with threads; whoever asked for fork knows.

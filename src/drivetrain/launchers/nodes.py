@@ -91,5 +91,5 @@ def _missing(plan: Plan, name: str, text: str | None) -> LaunchError:
         values={"num_nodes": plan.num_nodes, name: text},
         because="without a cluster manager, each node's script needs DRIVETRAIN_NODE_RANK (0, 1, ...), "
         "MASTER_ADDR (the host of node 0) and MASTER_PORT (a free port on it)",
-        hint=f"set the three variables on each of the {plan.num_nodes} nodes, or start the script with torchrun",
+        hint=f"set all three on each of the {plan.num_nodes} nodes, or start the script with torchrun",
     )

@@ -29,7 +29,11 @@ def pack(work: object) -> bytes:
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
         def reducer_override(self, obj: Any) -> Any:  # noqa: ANN401 - pickle's own signature
             name = getattr(obj, "__name__", None)
-            if name and getattr(obj, "__module__", None) == "__main__" and getattr(main, str(name), None) is obj:
+            if (
+                name
+                and getattr(obj, "__module__", None) == "__main__"
+                and getattr(main, str(name), None) is obj
+            ):
                 used[str(name)] = obj
             return super().reducer_override(obj)
 

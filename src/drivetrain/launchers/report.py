@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import signal
 import time
@@ -15,6 +14,7 @@ from drivetrain.base.errors import DrivetrainError
 from drivetrain.base.where import HERE
 
 How: TypeAlias = Literal["done", "failed", "died"]
+
 
 class PeerLost(BaseException):
     """Another rank has failed; raised here only to get this rank out of what it is doing."""
@@ -133,7 +133,7 @@ def write(report: Report, folder: Path) -> None:
     """Leave a report for the parent; it appears whole or not at all."""
     new = folder / f"{report.rank}.new"
     new.write_bytes(pickle.dumps(report))
-    os.replace(new, _path(folder, report.rank))
+    new.replace(_path(folder, report.rank))
 
 
 def read(folder: Path, rank: int, exit_code: int | None) -> Report:

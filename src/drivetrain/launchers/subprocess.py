@@ -36,7 +36,8 @@ _FACTS = known.FACTS[0]
 # The caller's sys.path first, then the import: "-m" would look in the current folder, where a file
 # that is called like a module of the standard library or of torch may lie.
 _BOOT = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from drivetrain.launchers.worker import main; main()"
+    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
+    "from drivetrain.launchers.worker import main; main()"
 )
 
 
@@ -70,7 +71,7 @@ class PythonPeer(Peer):
 
     def __init__(self, rank: int, folder: Path, variables: Mapping[str, str]) -> None:
         self._rank = rank
-        path = json.dumps([entry for entry in sys.path if isinstance(entry, str)])
+        path = json.dumps(list(map(str, sys.path)))
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001 - as multiprocessing does
         words = [path, str(rank), str(folder), str(os.getpid())]
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import io
@@ -76,10 +77,8 @@ def _parts(value: Any) -> Iterator[tuple[str, object]]:  # noqa: ANN401 - any ob
 
 def _of_function(function: types.FunctionType) -> Iterator[tuple[str, object]]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        try:
+        with contextlib.suppress(ValueError):  # a variable of the enclosing function that is not set yet
             yield f".{name}", cell.cell_contents
-        except ValueError:  # a variable of the enclosing function that is not set yet
-            continue
     for name, default in inspect.signature(function).parameters.items():
         if default.default is not inspect.Parameter.empty:
             yield f".{name}", default.default

@@ -67,14 +67,16 @@ def stuck(ranks: Sequence[int], own: Report, timeout_s: float) -> RankFailure:
 
 def _first(reports: Iterable[Report]) -> Report:
     found = list(reports)
-    return min([report for report in found if not report.is_consequence] or found, key=lambda report: report.time_s)
+    return min(
+        [report for report in found if not report.is_consequence] or found, key=lambda report: report.time_s
+    )
 
 
 def _is_same(one: Report, other: Report) -> bool:
     return (one.kind, one.message) == (other.kind, other.message)
 
 
-def _of_peer(first: Report, also: Sequence[Report], own: Report, imports_main: bool) -> Verdict:  # noqa: FBT001 - private
+def _of_peer(first: Report, also: Sequence[Report], own: Report, imports_main: bool) -> Verdict:
     original = first.exception()
     if isinstance(original, LaunchError) and not first.is_consequence:
         return Verdict(original)
@@ -96,7 +98,7 @@ def _of_peer(first: Report, also: Sequence[Report], own: Report, imports_main: b
     return Verdict(failure, original)
 
 
-def _not_started(first: Report, imports_main: bool) -> LaunchError:  # noqa: FBT001 - private
+def _not_started(first: Report, imports_main: bool) -> LaunchError:
     if imports_main:
         return unguarded(f"rank {first.rank} ended ({first.ending}) while Python imported the script again")
     return LaunchError(
@@ -141,7 +143,9 @@ def _fold(reports: Sequence[Report]) -> str:
                 reason = report.ending if report.how == "died" else f"{report.kind}: {_short(report)}"
                 groups.setdefault(reason, []).append(report.rank)
         if groups:
-            lines.append(f"{words}: " + "; ".join(f"{_ranks(sorted(of))} ({why})" for why, of in groups.items()))
+            lines.append(
+                f"{words}: " + "; ".join(f"{_ranks(sorted(of))} ({why})" for why, of in groups.items())
+            )
     return "; ".join(lines)
 
 

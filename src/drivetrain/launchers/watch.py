@@ -7,6 +7,7 @@ breaks; if the caller then still does not come back, it interrupts it; at last i
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -105,10 +106,8 @@ class Watch:
                 thread.join()
 
     def _attend(self, peer: Peer, frames: Sequence[bytes]) -> None:
-        try:
+        with contextlib.suppress(OSError):  # it is gone; how it ended says more
             peer.send(frames)
-        except OSError:
-            pass  # it is gone; how it ended says more
         del frames
         code = peer.wait()
         report = read(self._folder, peer.rank, code)
@@ -135,7 +134,7 @@ class Watch:
         self._interrupt()
         if self._wait(lambda: self._body_thread is None, _STUBBORN_S):
             return
-        print(self._explain(), file=sys.__stderr__, flush=True)  # noqa: T201 - the last words of this process
+        print(self._explain(), file=sys.__stderr__, flush=True)
         os._exit(1)
 
     def _interrupt(self) -> None:

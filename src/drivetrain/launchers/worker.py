@@ -73,7 +73,7 @@ def serve(order: Order, receive: Callable[[], bytes], body: Callable[[Place], ob
     folder = Path(order.folder)
     started_file(folder, order.rank).touch()
     inbox = Inbox(receive)
-    faulthandler.enable(crash_file(folder, order.rank).open("w"))  # noqa: SIM115 - open until the end
+    faulthandler.enable(crash_file(folder, order.rank).open("w"))
     try:
         HERE.clear()
         HERE.note(stage="start")
@@ -106,7 +106,10 @@ def serve_process(
 
 
 def main() -> None:
-    """Run as a fresh Python: arguments are sys.path, rank, folder, parent; the work comes on standard input."""
+    """Run as a fresh Python; its arguments are sys.path, rank, folder and parent.
+
+    The work comes on standard input.
+    """
     _, rank, folder, parent = sys.argv[1:5]
     pipe = os.fdopen(os.dup(0), "rb")
     # User code that reads standard input finds it empty, and not the parent's words.

@@ -13,7 +13,6 @@ FACTS = (
                 "world_size": "OMPI_COMM_WORLD_SIZE",
                 "local_rank": "OMPI_COMM_WORLD_LOCAL_RANK",
                 "local_world_size": "OMPI_COMM_WORLD_LOCAL_SIZE",
-                "node_rank?": "OMPI_COMM_WORLD_NODE_RANK",
             },
             {
                 "rank": "PMI_RANK",
