@@ -95,6 +95,8 @@ def collect(
         _imply(said, flag, source)
     reader.warn(caller, arguments)
     _read_variables(said, variables)
+    # "auto" has kept a variable from deciding; from here on it is the same as not said.
+    said.flags = {flag: source for flag, source in said.flags.items() if not _is_auto(source.value)}
     return said
 
 
@@ -168,7 +170,7 @@ class _Reader:
         reason = f"{row.name}={show(source.value)}" + (f", {source.reason}" if source.reason else "")
         for flag, value in meaning.flags.items():
             if flag == "strategy":
-                self.today[flag] = str(value) if isinstance(value, StrategySpec) else value
+                self.today |= _spelt_today(value)
                 self._strategy(Sourced(value, Origin.LEGACY, reason), row.name)
             else:
                 self.today[flag] = value
@@ -248,6 +250,18 @@ class _Reader:
         message = f"plugins holds {show(item)}, which is no plug-in"
         because = "plugins takes Precision, CheckpointIO, ClusterEnvironment and LayerSync objects, one of each kind"
         self.said.conflicts.append(Conflict("plan.plugin-kind", message, {"plugins": source}, because, tuple(fixes)))
+
+
+def _spelt_today(strategy: object) -> dict[str, object]:
+    """Spell a strategy the way it is written today: ``ddp_spawn`` is ddp with a launcher."""
+    if not isinstance(strategy, str):
+        return {"strategy": str(strategy) if isinstance(strategy, StrategySpec) else strategy}
+    alias = ALIASES.get(strategy.strip().lower())
+    if alias is None:
+        return {"strategy": strategy}
+    swallowed = {"launcher": alias.launcher, "accelerator": alias.accelerator}
+    spelt = {"strategy": str(StrategySpec(alias.name, **alias.options))}
+    return spelt | {flag: held for flag, held in swallowed.items() if held is not None}
 
 
 def _imply(said: Said, flag: str, source: Sourced[Any]) -> None:

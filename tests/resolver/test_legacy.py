@@ -1,0 +1,207 @@
+"""Old spellings: translated with the new call in the warning, or refused with it."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+import drivetrain as dt
+from drivetrain.base.origin import Origin, Sourced
+from drivetrain.resolver.catalogue import shipped
+from drivetrain.resolver.collect import said_arguments
+from drivetrain.resolver.legacy import LEGACY, OLD_NAMES
+from drivetrain.resolver.old_names import old_class
+from drivetrain.resolver.resolve import Question, resolve
+
+GPUS = dt.Machine(cuda=8)
+CPU = dt.Machine()
+
+TRANSLATED = [
+    ({"gpus": 2}, GPUS, 'plan(accelerator="gpu", devices=2)'),
+    ({"gpus": "0,3"}, GPUS, 'plan(accelerator="gpu", devices="0,3")'),
+    ({"gpus": [1]}, GPUS, 'plan(accelerator="gpu", devices=[1])'),
+    ({"gpus": -1}, GPUS, 'plan(accelerator="gpu", devices=-1)'),
+    ({"gpus": 0}, GPUS, 'plan(accelerator="cpu")'),
+    ({"gpus": 4, "accelerator": "ddp"}, GPUS, 'plan(accelerator="gpu", devices=4, strategy="ddp")'),
+    ({"gpus": 4, "accelerator": "gpu"}, GPUS, 'plan(accelerator="gpu", devices=4)'),
+    ({"num_processes": 2}, CPU, 'plan(accelerator="cpu", devices=2)'),
+    ({"accelerator": "ddp_cpu", "num_processes": 2}, CPU, 'plan(accelerator="cpu", devices=2, strategy="ddp")'),
+    ({"tpu_cores": 8}, dt.Machine(tpu=8), 'plan(accelerator="tpu", devices=8)'),
+    ({"tpu_cores": [5]}, dt.Machine(tpu=8), 'plan(accelerator="tpu", devices=[4])'),
+    ({"accelerator": "ddp_spawn", "gpus": 2}, GPUS, 'plan(accelerator="gpu", devices=2, strategy="ddp", launcher="spawn")'),
+    ({"ipus": 4}, dt.Machine(ipu=4), 'plan(accelerator="ipu", devices=4)'),
+    ({"distributed_backend": "ddp", "gpus": 2}, GPUS, 'plan(accelerator="gpu", devices=2, strategy="ddp")'),
+    ({"plugins": "ddp_sharded", "gpus": 2}, GPUS, 'plan(accelerator="gpu", devices=2, strategy="fsdp(reshard_after_forward=false)")'),
+    ({"plugins": dt.DDPStrategy(static_graph=True)}, CPU, 'plan(strategy="ddp(static_graph=true)")'),
+    ({"amp_backend": "native", "precision": 16}, GPUS, "plan(precision=16)"),
+    ({"replace_sampler_ddp": False}, CPU, "plan(use_distributed_sampler=False)"),
+    ({"checkpoint_callback": False}, CPU, "plan(enable_checkpointing=False)"),
+    ({"progress_bar_refresh_rate": 0}, CPU, "plan(enable_progress_bar=False)"),
+    ({"auto_select_gpus": False, "gpus": 1}, GPUS, 'plan(accelerator="gpu", devices=1)'),
+    ({"track_grad_norm": -1}, CPU, "plan()"),
+]
+
+
+@pytest.mark.parametrize(("flags", "machine", "call"), TRANSLATED)
+def test_the_warning_prints_the_exact_new_call(flags: dict, machine: dt.Machine, call: str) -> None:
+    with pytest.warns(dt.DrivetrainDeprecationWarning) as caught:
+        old = dt.plan(machine=machine, **flags)
+    assert all(f"write {call}\n" in str(warning.message) for warning in caught), [str(w.message) for w in caught]
+    assert all(warning.filename == __file__ for warning in caught)
+    today = eval(call, {"plan": lambda **today: today})  # noqa: S307 - the call that we printed ourselves
+    ours = {name: value for name, value in today.items() if name in ("accelerator", "devices", "strategy", "launcher", "precision")}
+    assert dt.plan(machine=machine, **ours) == old
+
+
+@pytest.mark.parametrize(
+    ("flags", "way_out"),
+    [
+        ({"amp_backend": "apex"}, 'precision="16-mixed"'),
+        ({"amp_level": "O2"}, 'precision="16-mixed"'),
+        ({"amp_level": "O3"}, 'precision="16-true"'),
+        ({"checkpoint_callback": object()}, "callbacks=["),
+        ({"weights_summary": "full"}, "ModelSummary(max_depth=-1)"),
+        ({"progress_bar_refresh_rate": 20}, "refresh_rate=20"),
+        ({"terminate_on_nan": True}, "detect_anomaly=True"),
+        ({"flush_logs_every_n_steps": 10}, "CSVLogger(flush_logs_every_n_steps=10)"),
+        ({"weights_save_path": "out"}, "ModelCheckpoint(dirpath='out')"),
+        ({"stochastic_weight_avg": True}, "StochasticWeightAveraging"),
+        ({"track_grad_norm": 2}, "grad_norm(self, norm_type=2)"),
+        ({"auto_lr_find": True}, "lr_find"),
+        ({"auto_scale_batch_size": "power"}, "scale_batch_size"),
+        ({"move_metrics_to_cpu": True}, ".cpu()"),
+        ({"multiple_trainloader_mode": "min_size"}, "CombinedLoader(loaders, mode='min_size')"),
+        ({"prepare_data_per_node": False}, "prepare_data_per_node = False"),
+        ({"process_position": 1}, "process_position=1"),
+        ({"log_gpu_memory": "all"}, "DeviceStatsMonitor"),
+        ({"truncated_bptt_steps": 5}, "truncated_bptt_steps = 5"),
+        ({"reload_dataloaders_every_epoch": True}, "reload_dataloaders_every_n_epochs=1"),
+        ({"auto_select_gpus": True}, "devices=[0, 1]"),
+    ],
+)
+def test_what_cannot_be_translated_is_refused_with_what_to_write(flags: dict, way_out: str) -> None:
+    with pytest.raises(dt.PlanError) as raised:
+        dt.plan(machine=CPU, **flags)
+    (conflict,) = raised.value.conflicts
+    assert conflict.code == "plan.legacy-refused"
+    assert way_out in conflict.message
+    assert list(flags) == list(conflict.flags)
+
+
+def test_every_old_argument_is_either_translated_or_refused_in_a_test() -> None:
+    """A row that no test touches is a promise that nobody checked."""
+    here = {name for flags, *_ in TRANSLATED for name in flags}
+    refused = test_what_cannot_be_translated_is_refused_with_what_to_write.pytestmark[0].args[1]
+    here |= {name for flags, _ in refused for name in flags} | {"resume_from_checkpoint"}
+    assert set(LEGACY) - here == set()
+
+
+@pytest.mark.parametrize(
+    ("flags", "names"),
+    [
+        ({"distributed_backend": "ddp", "strategy": "ddp"}, {"distributed_backend", "strategy"}),
+        ({"accelerator": "ddp", "strategy": "fsdp"}, {"accelerator", "strategy"}),
+        ({"plugins": "ddp", "strategy": "ddp_spawn"}, {"plugins", "strategy"}),
+        ({"plugins": [dt.DDPStrategy()], "strategy": dt.DDPStrategy()}, {"plugins", "strategy"}),
+        ({"distributed_backend": "ddp", "accelerator": "ddp"}, {"distributed_backend", "accelerator"}),
+        ({"gpus": 2, "devices": 2}, {"gpus", "devices"}),
+        ({"gpus": 1, "tpu_cores": 1}, {"gpus", "tpu_cores"}),
+        ({"gpus": 2, "num_processes": 2}, {"gpus", "num_processes"}),
+        ({"gpus": 1, "accelerator": "cpu"}, {"gpus", "accelerator"}),
+        ({"strategy": dt.DDPStrategy(precision="bf16-mixed"), "precision": "64-true"}, {"strategy", "precision"}),
+        ({"strategy": dt.DDPStrategy(precision=32), "plugins": dt.PrecisionFacts("32-true")}, {"strategy", "plugins"}),
+        ({"precision": 16, "plugins": [dt.PrecisionFacts("16-mixed")]}, {"plugins", "precision"}),
+        ({"sync_batchnorm": True, "plugins": dt.LayerSyncFacts("mine")}, {"sync_batchnorm", "plugins"}),
+        ({"strategy": "ddp_spawn", "launcher": "fork"}, {"strategy", "launcher"}),
+        ({"plugins": [dt.PrecisionFacts("a"), dt.PrecisionFacts("b")]}, {"plugins", "plugins again"}),
+        ({"strategy": dt.SingleStrategy(accelerator="cuda"), "accelerator": "cpu"}, {"strategy", "accelerator"}),
+        ({"strategy": dt.DDPStrategy(devices=2), "devices": 4}, {"strategy", "devices"}),
+    ],
+)
+def test_a_thing_said_twice_is_one_error_that_names_both_flags(flags: dict, names: set) -> None:
+    with pytest.raises(dt.PlanError) as raised:
+        dt.plan(machine=dt.Machine(cuda=4, tpu=8), **flags)
+    twice = [conflict for conflict in raised.value.conflicts if conflict.code == "plan.said-twice"]
+    assert any(set(conflict.flags) == names for conflict in twice), str(raised.value)
+
+
+@pytest.mark.filterwarnings("ignore::drivetrain.DrivetrainDeprecationWarning")
+def test_the_sharded_plugin_beside_ddp_was_the_documented_spelling() -> None:
+    plan = dt.plan(machine=CPU, accelerator="ddp_spawn", plugins="ddp_sharded", num_processes=2)
+    assert (plan.strategy.name, plan.launcher, plan.world_size) == ("fsdp", "spawn", 2)
+
+
+def test_past_its_release_a_translation_is_an_error_with_the_same_text() -> None:
+    asked = said_arguments({"gpus": 2, "accelerator": "ddp"}, "Trainer({})")
+    today = resolve(Question(asked, GPUS, shipped(), "0.1.0"))
+    with pytest.raises(dt.PlanError) as raised:
+        resolve(Question(asked, GPUS, shipped(), "1.0.0"))
+    call = 'write Trainer(accelerator="gpu", devices=2, strategy="ddp")'
+    assert all(call in notice.message for notice in today.plan.notices)
+    assert [conflict.code for conflict in raised.value.conflicts] == ["plan.legacy-removed"] * 2
+    assert all(call in conflict.message for conflict in raised.value.conflicts)
+    assert raised.value.conflicts[0].fixes
+
+
+def test_the_trainer_gets_old_arguments_under_todays_names() -> None:
+    asked = said_arguments({"checkpoint_callback": False, "resume_from_checkpoint": "a.ckpt"}, "Trainer({})")
+    resolution = resolve(Question(asked, CPU, shipped(), "0.1.0"))
+    assert resolution.trainer_arguments == {"enable_checkpointing": False, "resume_from_checkpoint": "a.ckpt"}
+
+
+def test_a_translated_value_says_where_it_came_from() -> None:
+    with pytest.warns(dt.DrivetrainDeprecationWarning):
+        plan = dt.plan(machine=GPUS, gpus=2)
+    assert plan.sources["devices"].origin is Origin.LEGACY
+    assert plan.sources["devices"].reason.startswith("gpus=2, plan(gpus=2), test_legacy.py:")
+
+
+@pytest.mark.parametrize("name", OLD_NAMES)
+def test_an_old_class_name_gives_todays_strategy_or_says_what_to_write(name: str) -> None:
+    if OLD_NAMES[name].strategy in ("", "dp", "ddp2"):
+        with pytest.raises(dt.PlanError, match='gone since 0.1: .*; write strategy="ddp"'):
+            getattr(dt, name)()
+        return
+    with pytest.warns(dt.DrivetrainDeprecationWarning, match=f"{name} is an old name since 0.1 and ends with 1.0; write "):
+        spec = getattr(dt, name)()
+    machine = dt.Machine(cuda=2, tpu=8, ipu=2)
+    kind = {"TPU": "tpu", "IPU": "ipu"}.get(name[:3] if name[:6] != "Single" else name[6:9], "cuda")
+    given = {} if "accelerator" in spec.parts else {"accelerator": kind}
+    devices = 1 if spec.name == "single" else -1
+    assert dt.plan(machine=machine, strategy=spec, devices=devices, **given).strategy == spec
+
+
+def test_an_old_class_keeps_its_arguments() -> None:
+    with pytest.warns(dt.DrivetrainDeprecationWarning, match=r'strategy="ddp\(find_unused_parameters=false\)"'):
+        spec = dt.DDPPlugin(find_unused_parameters=False)
+    assert spec == dt.DDPStrategy(find_unused_parameters=False)
+    with pytest.warns(dt.DrivetrainDeprecationWarning, match='launcher="spawn"'):
+        assert dt.plan(machine=CPU, devices=2, strategy=dt.DDPSpawnPlugin()).launcher == "spawn"
+    with pytest.warns(dt.DrivetrainDeprecationWarning):
+        spec = dt.SingleDevicePlugin(device="cuda:1")
+    assert dt.plan(machine=GPUS, strategy=spec).device_ids == (1,)
+    with pytest.raises(dt.PlanError, match="accelerator is said twice"):
+        dt.plan(machine=GPUS, strategy=spec, accelerator="cpu")
+
+
+def test_past_its_release_an_old_class_is_an_error_with_the_same_text() -> None:
+    make = old_class("DDPPlugin", "1.0.0")
+    assert make is not None
+    with pytest.raises(dt.PlanError, match='DDPPlugin is an old name since 0.1 and ends with 1.0; write strategy="ddp"'):
+        make()
+    assert old_class("NoSuchName") is None
+
+
+def test_todays_spellings_warn_of_nothing() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for strategy in ("ddp_spawn", "fsdp_cpu_offload", "DDP", "single_device"):
+            dt.plan(machine=dt.Machine(cuda=1), strategy=strategy)
+
+
+def test_a_misspelt_flag_names_the_nearest() -> None:
+    with pytest.raises(dt.PlanError, match="there is no flag 'device'; the nearest is 'devices'") as raised:
+        dt.plan(machine=CPU, device=2)
+    assert dict(raised.value.conflicts[0].fixes[0])["devices"] == 2
+    assert isinstance(raised.value.conflicts[0].flags["device"], Sourced)
