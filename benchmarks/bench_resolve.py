@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import time
 
@@ -23,10 +24,8 @@ def main() -> None:
         times = []
         for _ in range(ROUNDS):
             start = time.perf_counter()
-            try:
+            with contextlib.suppress(dt.PlanError):
                 dt.plan(machine=machine, **flags)
-            except dt.PlanError:
-                pass
             times.append(time.perf_counter() - start)
         print(f"{name:<20} {statistics.median(times) * 1e3:.2f} ms")
 

@@ -38,7 +38,9 @@ def test_plan_ends_with_2_and_the_errors(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.parametrize("words", [["--machine", "cuda=x"], ["--machine", "cpu", "--env", "novalue"]])
-def test_a_pretended_machine_that_cannot_be_read_is_said(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pretended_machine_that_cannot_be_read_is_said(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["plan", *words]) == 2
     assert "is written as" in capsys.readouterr().err
 
@@ -52,7 +54,7 @@ def test_a_machine_is_pretended_with_its_variables_and_notebook(capsys: pytest.C
 
 def test_old_flags_are_noted_with_the_new_call(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--machine", "cuda=8", "--gpus", "2"]) == 0
-    assert 'note: gpus=2 is an old spelling' in capsys.readouterr().out
+    assert "note: gpus=2 is an old spelling" in capsys.readouterr().out
 
 
 def test_a_plan_of_a_pretended_machine_loads_no_torch() -> None:

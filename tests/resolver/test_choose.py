@@ -9,7 +9,13 @@ from drivetrain.base.origin import Origin
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0"}
 BY_HAND = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "h", "MASTER_PORT": "1"}
-SLURM = {"SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_NNODES": "2"}
+SLURM = {
+    "SLURM_PROCID": "0",
+    "SLURM_NTASKS": "4",
+    "SLURM_LOCALID": "0",
+    "SLURM_NODEID": "0",
+    "SLURM_NNODES": "2",
+}
 MPI = {
     "OMPI_COMM_WORLD_RANK": "0",
     "OMPI_COMM_WORLD_SIZE": "2",
@@ -57,7 +63,9 @@ def test_the_reason_says_what_was_passed_over() -> None:
     assert "strategy 'ddp' does not run on mps" in plan.sources["accelerator"].reason
 
 
-@pytest.mark.parametrize(("counts", "expected"), [({"cuda": 1, "mps": 1}, "cuda"), ({"mps": 1}, "mps"), ({"xpu": 2}, "xpu")])
+@pytest.mark.parametrize(
+    ("counts", "expected"), [({"cuda": 1, "mps": 1}, "cuda"), ({"mps": 1}, "mps"), ({"xpu": 2}, "xpu")]
+)
 def test_gpu_means_the_gpu_backend_that_is_there(counts: dict[str, int], expected: str) -> None:
     assert dt.plan(machine=dt.Machine(counts), accelerator="gpu").accelerator == expected
 
@@ -87,7 +95,9 @@ def test_devices_follow_the_hardware() -> None:
         ({"strategy": "ddp_notebook", "devices": 2}, dt.Machine(), "fork"),
     ],
 )
-def test_the_launcher_follows_from_who_starts_the_ranks(flags: dict, machine: dt.Machine, expected: str) -> None:
+def test_the_launcher_follows_from_who_starts_the_ranks(
+    flags: dict, machine: dt.Machine, expected: str
+) -> None:
     assert dt.plan(machine=machine, **flags).launcher == expected
 
 
@@ -106,7 +116,9 @@ def test_the_launcher_follows_from_who_starts_the_ranks(flags: dict, machine: dt
         ({**KUBEFLOW, **TORCHRUN}, "torchrun", 4),
     ],
 )
-def test_a_complete_set_of_variables_is_an_environment(variables: dict[str, str], name: str, world: int) -> None:
+def test_a_complete_set_of_variables_is_an_environment(
+    variables: dict[str, str], name: str, world: int
+) -> None:
     plan = dt.plan(machine=dt.Machine({}, variables))
     assert (plan.environment, plan.world_size, plan.launcher) == (name, world, "external")
 
@@ -163,7 +175,9 @@ def test_unsaid_counts_follow_what_the_cluster_started() -> None:
         ("deepspeed", 4, 1, {"dp_replicate": 4}),
     ],
 )
-def test_the_layout_fills_the_world(strategy: str, devices: int, nodes: int, expected: dict[str, int]) -> None:
+def test_the_layout_fills_the_world(
+    strategy: str, devices: int, nodes: int, expected: dict[str, int]
+) -> None:
     plan = dt.plan(machine=dt.Machine(cuda=8), strategy=strategy, devices=devices, num_nodes=nodes)
     assert {axis: size for axis, size in plan.layout.items() if size > 1} == expected
     assert list(plan.layout) == ["pp", "dp_replicate", "dp_shard", "cp", "tp", "ep"]

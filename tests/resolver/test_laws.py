@@ -21,12 +21,22 @@ from drivetrain.resolver.collect import FLAGS
 from drivetrain.resolver.legacy import LEGACY
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0"}
-SLURM = {"SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_NNODES": "2"}
+SLURM = {
+    "SLURM_PROCID": "0",
+    "SLURM_NTASKS": "4",
+    "SLURM_LOCALID": "0",
+    "SLURM_NODEID": "0",
+    "SLURM_NNODES": "2",
+}
 
 machines = st.builds(
     dt.Machine,
-    st.dictionaries(st.sampled_from(["cuda", "mps", "tpu", "xpu", "hpu", "ipu"]), st.integers(0, 9), max_size=3),
-    st.sampled_from([{}, {}, TORCHRUN, SLURM, {"LOCAL_RANK": "0"}, {**TORCHRUN, "RANK": "x"}, {"DRIVETRAIN_DEVICES": "2"}]),
+    st.dictionaries(
+        st.sampled_from(["cuda", "mps", "tpu", "xpu", "hpu", "ipu"]), st.integers(0, 9), max_size=3
+    ),
+    st.sampled_from(
+        [{}, {}, TORCHRUN, SLURM, {"LOCAL_RANK": "0"}, {**TORCHRUN, "RANK": "x"}, {"DRIVETRAIN_DEVICES": "2"}]
+    ),
     notebook=st.booleans(),
     fork=st.booleans(),
     touched=st.sampled_from([(), ("cuda",)]),
@@ -44,7 +54,9 @@ sensible = st.fixed_dictionaries(
     {},
     optional={
         "accelerator": st.sampled_from(["auto", "cpu", "gpu", "cuda", "mps", "tpu", "ipu", "hpu", "xpu"]),
-        "devices": st.one_of(st.sampled_from(["auto", -1, "0,1", "1,", "0-3", [0, 2]]), sizes, sizes.map(str)),
+        "devices": st.one_of(
+            st.sampled_from(["auto", -1, "0,1", "1,", "0-3", [0, 2]]), sizes, sizes.map(str)
+        ),
         "num_nodes": st.integers(1, 4),
         "strategy": strategy_texts,
         "launcher": st.sampled_from(["auto", *shipped().launchers]),
@@ -96,10 +108,16 @@ scalars = st.one_of(
     st.floats(),
     st.text(max_size=12),
     st.binary(max_size=3),
-    st.sampled_from([*UNPRINTABLE, object(), object, len, dt.DDPStrategy(), dt.StrategySpec("no"), dt.Plan, {1}]),
+    st.sampled_from(
+        [*UNPRINTABLE, object(), object, len, dt.DDPStrategy(), dt.StrategySpec("no"), dt.Plan, {1}]
+    ),
     st.sampled_from([*ALIASES, *REFUSED, "ddp(", "a+b", "2-999999", "tp+pp", "dp", "\ud800"]),
 )
-anything = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2), max_leaves=4)
+anything = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
 hostile = st.dictionaries(st.sampled_from([*FLAGS, *LEGACY, "device", "zzz"]), anything, max_size=4)
 
 
@@ -132,24 +150,35 @@ def test_every_hint_that_is_shown_resolves(machine: dt.Machine, flags: dict[str,
             assert isinstance(ask(machine, changed), dt.Plan), (conflict.code, fix)
 
 
-def normal(flag: str, value: Any, plan: dt.Plan) -> bool:
+def keeps_devices(value: Any, plan: dt.Plan) -> bool:
+    """Whether a plan has the devices asked for."""
+    asked = parse_devices(value)
+    if asked.indices:
+        return plan.device_ids == asked.indices
+    return asked.is_all or plan.num_devices == asked.count
+
+
+def keeps_strategy(value: str, plan: dt.Plan) -> bool:
+    """Whether a plan has the strategy asked for, in any order of a composition."""
+    alias = ALIASES.get(value)
+    if alias:
+        return plan.strategy == dt.StrategySpec(alias.name, **alias.options)
+    return set(str(plan.strategy).split("+")) == set(value.split("+"))
+
+
+def keeps(flag: str, value: Any, plan: dt.Plan) -> bool:
     """Whether a plan keeps what was said of a flag."""
     catalogue = shipped()
-    if value == "auto":
-        return True
-    if flag == "accelerator":
-        return plan.accelerator == value or (value == "gpu" and catalogue.accelerators[plan.accelerator].is_gpu)
-    if flag == "devices":
-        asked = parse_devices(value)
-        return plan.device_ids == asked.indices if asked.indices else asked.is_all or plan.num_devices == asked.count
-    if flag == "precision":
-        return plan.precision in (value, catalogue.precision_aliases.get(str(value)))
-    if flag == "sync_batchnorm":
-        return plan.layer_sync == ("batchnorm" if value else "none")
-    if flag == "strategy":
-        alias = ALIASES.get(value)
-        return plan.strategy == dt.StrategySpec(alias.name, **alias.options) if alias else set(str(plan.strategy).split("+")) == set(value.split("+"))
-    return getattr(plan, flag) == value
+    checks = {
+        "accelerator": lambda: (
+            plan.accelerator == value or (value == "gpu" and catalogue.accelerators[plan.accelerator].is_gpu)
+        ),
+        "devices": lambda: keeps_devices(value, plan),
+        "precision": lambda: plan.precision in (value, catalogue.precision_aliases.get(str(value))),
+        "sync_batchnorm": lambda: plan.layer_sync == ("batchnorm" if value else "none"),
+        "strategy": lambda: keeps_strategy(value, plan),
+    }
+    return value == "auto" or checks.get(flag, lambda: getattr(plan, flag) == value)()
 
 
 @settings(max_examples=500, deadline=None)
@@ -158,13 +187,15 @@ def test_what_was_said_is_kept_or_refused(machine: dt.Machine, flags: dict[str, 
     """Nothing that the user said is ignored or changed."""
     answer = ask(machine, flags)
     if isinstance(answer, dt.Plan):
-        kept = {flag: normal(flag, value, answer) for flag, value in flags.items()}
+        kept = {flag: keeps(flag, value, answer) for flag, value in flags.items()}
         assert all(kept.values()), (kept, str(answer))
 
 
 @settings(max_examples=300, deadline=None)
 @given(machines, sensible)
-def test_resolving_twice_gives_equal_answers_and_changes_nothing(machine: dt.Machine, flags: dict[str, Any]) -> None:
+def test_resolving_twice_gives_equal_answers_and_changes_nothing(
+    machine: dt.Machine, flags: dict[str, Any]
+) -> None:
     """The resolver is a pure function."""
     before = copy.deepcopy(flags), dict(machine.devices), dict(machine.variables)
     first, second = ask(machine, flags), ask(machine, flags)
@@ -190,13 +221,26 @@ def test_a_plan_survives_json_and_its_mesh_is_the_world(machine: dt.Machine, fla
 
 @settings(max_examples=200, deadline=None)
 @given(machines, sensible)
-def test_an_environment_variable_decides_like_the_argument(machine: dt.Machine, flags: dict[str, Any]) -> None:
+def test_an_environment_variable_decides_like_the_argument(
+    machine: dt.Machine, flags: dict[str, Any]
+) -> None:
     """DRIVETRAIN_<FLAG> says what the argument would say; only the origin differs."""
-    texts = {flag: ",".join(map(str, value)) + "," if isinstance(value, list) else str(value) for flag, value in flags.items()}
+    texts = {
+        flag: ",".join(map(str, value)) + "," if isinstance(value, list) else str(value)
+        for flag, value in flags.items()
+    }
     variables = {name: text for name, text in machine.variables.items() if not name.startswith("DRIVETRAIN_")}
-    plain = dt.Machine(machine.devices, variables, notebook=machine.notebook, fork=machine.fork, touched=machine.touched)
+    plain = dt.Machine(
+        machine.devices, variables, notebook=machine.notebook, fork=machine.fork, touched=machine.touched
+    )
     said = {f"DRIVETRAIN_{flag.upper()}": text for flag, text in texts.items()}
-    told = dt.Machine(machine.devices, {**variables, **said}, notebook=machine.notebook, fork=machine.fork, touched=machine.touched)
+    told = dt.Machine(
+        machine.devices,
+        {**variables, **said},
+        notebook=machine.notebook,
+        fork=machine.fork,
+        touched=machine.touched,
+    )
     argued, varied = ask(plain, texts), ask(told, {})
     assert isinstance(argued, dt.Plan) == isinstance(varied, dt.Plan)
     if isinstance(argued, dt.Plan):
@@ -209,7 +253,8 @@ def test_a_string_and_its_object_resolve_equally(name: str) -> None:
     made = next(
         getattr(dt, public)
         for public in dt.__all__
-        if public.endswith("Strategy") and getattr(getattr(dt, public), "facts", None) is shipped().strategies[name]
+        if public.endswith("Strategy")
+        and getattr(getattr(dt, public), "facts", None) is shipped().strategies[name]
     )
     for machine in (dt.Machine(), dt.Machine(cuda=8), dt.Machine(tpu=8), dt.Machine(ipu=4)):
         text, thing = ask(machine, {"strategy": name}), ask(machine, {"strategy": made()})

@@ -26,13 +26,25 @@ TRANSLATED = [
     ({"gpus": 4, "accelerator": "ddp"}, GPUS, 'plan(accelerator="gpu", devices=4, strategy="ddp")'),
     ({"gpus": 4, "accelerator": "gpu"}, GPUS, 'plan(accelerator="gpu", devices=4)'),
     ({"num_processes": 2}, CPU, 'plan(accelerator="cpu", devices=2)'),
-    ({"accelerator": "ddp_cpu", "num_processes": 2}, CPU, 'plan(accelerator="cpu", devices=2, strategy="ddp")'),
+    (
+        {"accelerator": "ddp_cpu", "num_processes": 2},
+        CPU,
+        'plan(accelerator="cpu", devices=2, strategy="ddp")',
+    ),
     ({"tpu_cores": 8}, dt.Machine(tpu=8), 'plan(accelerator="tpu", devices=8)'),
     ({"tpu_cores": [5]}, dt.Machine(tpu=8), 'plan(accelerator="tpu", devices=[4])'),
-    ({"accelerator": "ddp_spawn", "gpus": 2}, GPUS, 'plan(accelerator="gpu", devices=2, strategy="ddp", launcher="spawn")'),
+    (
+        {"accelerator": "ddp_spawn", "gpus": 2},
+        GPUS,
+        'plan(accelerator="gpu", devices=2, strategy="ddp", launcher="spawn")',
+    ),
     ({"ipus": 4}, dt.Machine(ipu=4), 'plan(accelerator="ipu", devices=4)'),
     ({"distributed_backend": "ddp", "gpus": 2}, GPUS, 'plan(accelerator="gpu", devices=2, strategy="ddp")'),
-    ({"plugins": "ddp_sharded", "gpus": 2}, GPUS, 'plan(accelerator="gpu", devices=2, strategy="fsdp(reshard_after_forward=false)")'),
+    (
+        {"plugins": "ddp_sharded", "gpus": 2},
+        GPUS,
+        'plan(accelerator="gpu", devices=2, strategy="fsdp(reshard_after_forward=false)")',
+    ),
     ({"plugins": dt.DDPStrategy(static_graph=True)}, CPU, 'plan(strategy="ddp(static_graph=true)")'),
     ({"amp_backend": "native", "precision": 16}, GPUS, "plan(precision=16)"),
     ({"replace_sampler_ddp": False}, CPU, "plan(use_distributed_sampler=False)"),
@@ -47,10 +59,16 @@ TRANSLATED = [
 def test_the_warning_prints_the_exact_new_call(flags: dict, machine: dt.Machine, call: str) -> None:
     with pytest.warns(dt.DrivetrainDeprecationWarning) as caught:
         old = dt.plan(machine=machine, **flags)
-    assert all(f"write {call}\n" in str(warning.message) for warning in caught), [str(w.message) for w in caught]
+    assert all(f"write {call}\n" in str(warning.message) for warning in caught), [
+        str(w.message) for w in caught
+    ]
     assert all(warning.filename == __file__ for warning in caught)
     today = eval(call, {"plan": lambda **today: today})  # noqa: S307 - the call that we printed ourselves
-    ours = {name: value for name, value in today.items() if name in ("accelerator", "devices", "strategy", "launcher", "precision")}
+    ours = {
+        name: value
+        for name, value in today.items()
+        if name in ("accelerator", "devices", "strategy", "launcher", "precision")
+    }
     assert dt.plan(machine=machine, **ours) == old
 
 
@@ -109,13 +127,22 @@ def test_every_old_argument_is_either_translated_or_refused_in_a_test() -> None:
         ({"gpus": 1, "tpu_cores": 1}, {"gpus", "tpu_cores"}),
         ({"gpus": 2, "num_processes": 2}, {"gpus", "num_processes"}),
         ({"gpus": 1, "accelerator": "cpu"}, {"gpus", "accelerator"}),
-        ({"strategy": dt.DDPStrategy(precision="bf16-mixed"), "precision": "64-true"}, {"strategy", "precision"}),
-        ({"strategy": dt.DDPStrategy(precision=32), "plugins": dt.PrecisionFacts("32-true")}, {"strategy", "plugins"}),
+        (
+            {"strategy": dt.DDPStrategy(precision="bf16-mixed"), "precision": "64-true"},
+            {"strategy", "precision"},
+        ),
+        (
+            {"strategy": dt.DDPStrategy(precision=32), "plugins": dt.PrecisionFacts("32-true")},
+            {"strategy", "plugins"},
+        ),
         ({"precision": 16, "plugins": [dt.PrecisionFacts("16-mixed")]}, {"plugins", "precision"}),
         ({"sync_batchnorm": True, "plugins": dt.LayerSyncFacts("mine")}, {"sync_batchnorm", "plugins"}),
         ({"strategy": "ddp_spawn", "launcher": "fork"}, {"strategy", "launcher"}),
         ({"plugins": [dt.PrecisionFacts("a"), dt.PrecisionFacts("b")]}, {"plugins", "plugins again"}),
-        ({"strategy": dt.SingleStrategy(accelerator="cuda"), "accelerator": "cpu"}, {"strategy", "accelerator"}),
+        (
+            {"strategy": dt.SingleStrategy(accelerator="cuda"), "accelerator": "cpu"},
+            {"strategy", "accelerator"},
+        ),
         ({"strategy": dt.DDPStrategy(devices=2), "devices": 4}, {"strategy", "devices"}),
     ],
 )
@@ -160,10 +187,12 @@ def test_a_translated_value_says_where_it_came_from() -> None:
 @pytest.mark.parametrize("name", OLD_NAMES)
 def test_an_old_class_name_gives_todays_strategy_or_says_what_to_write(name: str) -> None:
     if OLD_NAMES[name].strategy in ("", "dp", "ddp2"):
-        with pytest.raises(dt.PlanError, match='gone since 0.1: .*; write strategy="ddp"'):
+        with pytest.raises(dt.PlanError, match=r'gone since 0\.1: .*; write strategy="ddp"'):
             getattr(dt, name)()
         return
-    with pytest.warns(dt.DrivetrainDeprecationWarning, match=f"{name} is an old name since 0.1 and ends with 1.0; write "):
+    with pytest.warns(
+        dt.DrivetrainDeprecationWarning, match=f"{name} is an old name since 0.1 and ends with 1.0; write "
+    ):
         spec = getattr(dt, name)()
     machine = dt.Machine(cuda=2, tpu=8, ipu=2)
     kind = {"TPU": "tpu", "IPU": "ipu"}.get(name[:3] if name[:6] != "Single" else name[6:9], "cuda")
@@ -173,7 +202,9 @@ def test_an_old_class_name_gives_todays_strategy_or_says_what_to_write(name: str
 
 
 def test_an_old_class_keeps_its_arguments() -> None:
-    with pytest.warns(dt.DrivetrainDeprecationWarning, match=r'strategy="ddp\(find_unused_parameters=false\)"'):
+    with pytest.warns(
+        dt.DrivetrainDeprecationWarning, match=r'strategy="ddp\(find_unused_parameters=false\)"'
+    ):
         spec = dt.DDPPlugin(find_unused_parameters=False)
     assert spec == dt.DDPStrategy(find_unused_parameters=False)
     with pytest.warns(dt.DrivetrainDeprecationWarning, match='launcher="spawn"'):
@@ -188,7 +219,9 @@ def test_an_old_class_keeps_its_arguments() -> None:
 def test_past_its_release_an_old_class_is_an_error_with_the_same_text() -> None:
     make = old_class("DDPPlugin", "1.0.0")
     assert make is not None
-    with pytest.raises(dt.PlanError, match='DDPPlugin is an old name since 0.1 and ends with 1.0; write strategy="ddp"'):
+    with pytest.raises(
+        dt.PlanError, match=r'DDPPlugin is an old name since 0\.1 and ends with 1\.0; write strategy="ddp"'
+    ):
         make()
     assert old_class("NoSuchName") is None
 

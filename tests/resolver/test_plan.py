@@ -37,7 +37,8 @@ def test_a_plan_cannot_be_changed() -> None:
 
 def test_a_plan_survives_json_and_pickle_with_its_reasons() -> None:
     plan = dt.plan(strategy="fsdp+tp(size=2)", machine=GPUS)
-    for again in (dt.Plan.from_dict(json.loads(json.dumps(plan.to_dict()))), pickle.loads(pickle.dumps(plan))):  # noqa: S301 - ours
+    pickled = pickle.loads(pickle.dumps(plan))  # noqa: S301 - our own bytes
+    for again in (dt.Plan.from_dict(json.loads(json.dumps(plan.to_dict()))), pickled):
         assert again == plan
         assert again.explain() == plan.explain()
         assert again.sources["strategy"] == plan.sources["strategy"]
@@ -45,7 +46,14 @@ def test_a_plan_survives_json_and_pickle_with_its_reasons() -> None:
 
 @pytest.mark.parametrize(
     "broken",
-    [{}, {"accelerator": 1}, {"layout": {}}, {"strategy": "ddp("}, {"device_ids": ["x"]}, {"sources": {"devices": 1}}],
+    [
+        {},
+        {"accelerator": 1},
+        {"layout": {}},
+        {"strategy": "ddp("},
+        {"device_ids": ["x"]},
+        {"sources": {"devices": 1}},
+    ],
 )
 def test_what_is_no_plan_is_refused(broken: dict) -> None:
     data = {**dt.plan(machine=GPUS).to_dict(), **broken} if broken else {}

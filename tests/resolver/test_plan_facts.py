@@ -17,14 +17,15 @@ import pytest
 import drivetrain as dt
 
 ROWS = [
-    json.loads(line)
-    for line in (pathlib.Path(__file__).parent / "plan_facts.jsonl").read_text().splitlines()
+    json.loads(line) for line in (pathlib.Path(__file__).parent / "plan_facts.jsonl").read_text().splitlines()
 ]
 
 _TWICE = "both flags name the hardware and contradict each other; there the first one won silently"
 _AUTO = "auto takes an accelerator that can run the strategy: here the CPU, with the reason in the plan"
-_AGAIN = "the cluster started the ranks; starting them again is refused, with launcher='external' as the way out"
-_POD = "devices x num_nodes is always the world size: unsaid num_nodes moves to the 20 that the cluster started"
+_AGAIN = "the cluster started the ranks; to start them again is refused, launcher='external' is the way out"
+_POD = (
+    "devices x num_nodes is always the world size: unsaid num_nodes moves to the 20 that the cluster started"
+)
 DIFFERENCES = {
     "0ceb66ceb7": _TWICE,
     "23b54eb921": _AUTO,
@@ -37,16 +38,14 @@ DIFFERENCES = {
     "a8d1c4e3ef": "auto prefers CUDA over MPS where both are there",
     "cee7c7c66b": "that release did not know ddp_fork yet; the name of later releases is read",
     "e5d615fc37": "MPS has no float64: there the first tensor failed, here the plan does",
-    "f5434801c3": "SLURM started this process, so the plan says slurm; for one rank that release looked no further",
+    "f5434801c3": "SLURM started this process, so the plan says slurm; there nobody looked for one rank",
 }
 
 
 def ask(row: dict) -> dt.Plan | dt.PlanError:
     """Ask our resolver a recorded question."""
     facts = row["machine"]
-    machine = dt.Machine(
-        facts["devices"], facts["variables"], notebook=facts["notebook"], fork=facts["fork"]
-    )
+    machine = dt.Machine(facts["devices"], facts["variables"], notebook=facts["notebook"], fork=facts["fork"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", dt.DrivetrainDeprecationWarning)
         try:
@@ -65,7 +64,9 @@ def difference(row: dict) -> str:
         return f"resolved, there an error: {expected['why']}"
     ours = answer.decisions() | {"strategy": answer.strategy.name, "device_ids": list(answer.device_ids)}
     wrong = [
-        f"{name}={ours[name]!r}, there {value!r}" for name, value in expected.items() if ours.get(name, value) != value
+        f"{name}={ours[name]!r}, there {value!r}"
+        for name, value in expected.items()
+        if ours.get(name, value) != value
     ]
     return "; ".join(wrong)
 
@@ -74,7 +75,8 @@ def test_we_agree_with_every_row_that_is_not_listed(capsys: pytest.CaptureFixtur
     """Agreement is printed; a row that differs without a reason fails."""
     differing = {row["id"]: said for row in ROWS if (said := difference(row))}
     with capsys.disabled():
-        print(f"\nplan facts: {len(ROWS) - len(differing)} of {len(ROWS)} agree, {len(differing)} differ with a reason")
+        agreeing = len(ROWS) - len(differing)
+        print(f"\nplan facts: {agreeing} of {len(ROWS)} agree, {len(differing)} differ with a reason")
     assert {name: said for name, said in differing.items() if name not in DIFFERENCES} == {}
 
 
@@ -86,9 +88,13 @@ def test_a_listed_row_still_differs(name: str) -> None:
 
 def test_a_precision_that_was_said_is_never_another_one() -> None:
     """There float16 on the CPU became bfloat16 with a warning; here it stays what was said."""
-    changed = [row for row in ROWS if row["expect"].get("silent_change_there") and "precision" in row["flags"]]
+    changed = [
+        row for row in ROWS if row["expect"].get("silent_change_there") and "precision" in row["flags"]
+    ]
     assert changed
     for row in changed:
         plan = ask(row)
         assert isinstance(plan, dt.Plan)
-        assert plan.precision == {"16": "16-mixed", "bf16": "bf16-mixed"}.get(str(row["flags"]["precision"]), "16-mixed")
+        assert plan.precision == {"16": "16-mixed", "bf16": "bf16-mixed"}.get(
+            str(row["flags"]["precision"]), "16-mixed"
+        )

@@ -17,43 +17,169 @@ CASES = [
     ("plan.accelerator-missing", CPU, {"ipus": 1}, dt.Machine(ipu=1), {"accelerator": "ipu", "devices": 1}),
     ("plan.devices-missing", GPUS, {"devices": 9}, GPUS, {"devices": 8}),
     ("plan.devices-missing", GPUS, {"devices": [7, 8]}, GPUS, {"devices": [6, 7]}),
-    ("plan.devices-missing", dt.Machine(mps=1), {"accelerator": "mps", "devices": 2}, dt.Machine(mps=1), {"devices": 1}),
+    (
+        "plan.devices-missing",
+        dt.Machine(mps=1),
+        {"accelerator": "mps", "devices": 2},
+        dt.Machine(mps=1),
+        {"devices": 1},
+    ),
     ("plan.devices-processes", CPU, {"devices": [0, 1]}, CPU, {"devices": 2}),
     ("plan.devices-processes", CPU, {"devices": -1}, CPU, {"devices": "auto"}),
     ("plan.devices-processes", CPU, {"devices": 4097}, CPU, {"devices": 4096}),
     ("plan.devices-whole", dt.Machine(tpu=8), {"devices": 2}, dt.Machine(tpu=8), {"devices": 8}),
     ("plan.devices-whole", dt.Machine(tpu=8), {"devices": [0, 1]}, dt.Machine(tpu=8), {"devices": [1]}),
-    ("plan.strategy-accelerator", dt.Machine(mps=1), {"accelerator": "mps", "strategy": "ddp"}, CPU, {"strategy": "ddp"}),
+    (
+        "plan.strategy-accelerator",
+        dt.Machine(mps=1),
+        {"accelerator": "mps", "strategy": "ddp"},
+        CPU,
+        {"strategy": "ddp"},
+    ),
     ("plan.strategy-accelerator", CPU, {"strategy": "xla"}, dt.Machine(tpu=8), {"strategy": "xla"}),
-    ("plan.strategy-accelerator", dt.Machine(mps=1), {"accelerator": "gpu", "strategy": "ddp"}, GPUS, {"accelerator": "gpu", "strategy": "ddp"}),
-    ("plan.strategy-world", CPU, {"strategy": "single", "devices": 2}, CPU, {"strategy": "single", "devices": 1}),
-    ("plan.strategy-world", CPU, {"strategy": "single", "num_nodes": 2}, CPU, {"strategy": "ddp", "num_nodes": 2}),
+    (
+        "plan.strategy-accelerator",
+        dt.Machine(mps=1),
+        {"accelerator": "gpu", "strategy": "ddp"},
+        GPUS,
+        {"accelerator": "gpu", "strategy": "ddp"},
+    ),
+    (
+        "plan.strategy-world",
+        CPU,
+        {"strategy": "single", "devices": 2},
+        CPU,
+        {"strategy": "single", "devices": 1},
+    ),
+    (
+        "plan.strategy-world",
+        CPU,
+        {"strategy": "single", "num_nodes": 2},
+        CPU,
+        {"strategy": "ddp", "num_nodes": 2},
+    ),
     ("plan.layout-size", GPUS, {"strategy": "fsdp+tp(size=3)"}, GPUS, {"strategy": "fsdp+tp(size=4)"}),
     ("plan.layout-size", GPUS, {"strategy": "tp(size=4)"}, GPUS, {"strategy": "tp(size=8)"}),
     ("plan.layout-size", GPUS, {"strategy": "hsdp(replicate=3)"}, GPUS, {"strategy": "hsdp(replicate=2)"}),
     ("plan.layout-open", GPUS, {"strategy": "fsdp+tp"}, GPUS, {"strategy": "fsdp+tp(size=8)"}),
     ("plan.layout-open", GPUS, {"strategy": "pp+tp"}, GPUS, {"strategy": "pp(size=2)+tp"}),
     ("plan.layer-sync", dt.Machine(tpu=8), {"sync_batchnorm": True}, GPUS, {"sync_batchnorm": True}),
-    ("plan.precision-accelerator", dt.Machine(mps=1), {"precision": "64-true"}, CPU, {"precision": "64-true"}),
-    ("plan.precision-accelerator", dt.Machine(tpu=8), {"precision": "16-mixed"}, dt.Machine(tpu=8), {"precision": "bf16-true"}),
-    ("plan.precision-accelerator", CPU, {"precision": "transformer-engine"}, GPUS, {"precision": "transformer-engine"}),
-    ("plan.precision-strategy", GPUS, {"precision": "fp8", "strategy": "zero1"}, GPUS, {"precision": "fp8", "strategy": "fsdp"}),
-    ("plan.precision-strategy", GPUS, {"precision": 64, "strategy": "deepspeed"}, GPUS, {"precision": 64, "strategy": "fsdp"}),
+    (
+        "plan.precision-accelerator",
+        dt.Machine(mps=1),
+        {"precision": "64-true"},
+        CPU,
+        {"precision": "64-true"},
+    ),
+    (
+        "plan.precision-accelerator",
+        dt.Machine(tpu=8),
+        {"precision": "16-mixed"},
+        dt.Machine(tpu=8),
+        {"precision": "bf16-true"},
+    ),
+    (
+        "plan.precision-accelerator",
+        CPU,
+        {"precision": "transformer-engine"},
+        GPUS,
+        {"precision": "transformer-engine"},
+    ),
+    (
+        "plan.precision-strategy",
+        GPUS,
+        {"precision": "fp8", "strategy": "zero1"},
+        GPUS,
+        {"precision": "fp8", "strategy": "fsdp"},
+    ),
+    (
+        "plan.precision-strategy",
+        GPUS,
+        {"precision": 64, "strategy": "deepspeed"},
+        GPUS,
+        {"precision": 64, "strategy": "fsdp"},
+    ),
     ("plan.environment-world", dt.Machine({}, SLURM), {"devices": 4}, dt.Machine({}, SLURM), {"devices": 2}),
-    ("plan.environment-world", dt.Machine({}, SLURM), {"num_nodes": 1, "devices": 4}, dt.Machine({}, SLURM), {"num_nodes": 2}),
-    ("plan.environment-world", dt.Machine({}, TORCHRUN), {"devices": 1}, dt.Machine({}, TORCHRUN), {"devices": 2}),
-    ("plan.environment-variables", CPU, {"environment": "slurm"}, dt.Machine({}, SLURM), {"environment": "slurm"}),
-    ("plan.environment-variables", dt.Machine({}, {**TORCHRUN, "RANK": "4"}), {}, dt.Machine({}, {**TORCHRUN, "RANK": "3"}), {}),
-    ("plan.environment-variables", dt.Machine({}, {**TORCHRUN, "WORLD_SIZE": "x"}), {}, dt.Machine({}, TORCHRUN), {}),
+    (
+        "plan.environment-world",
+        dt.Machine({}, SLURM),
+        {"num_nodes": 1, "devices": 4},
+        dt.Machine({}, SLURM),
+        {"num_nodes": 2},
+    ),
+    (
+        "plan.environment-world",
+        dt.Machine({}, TORCHRUN),
+        {"devices": 1},
+        dt.Machine({}, TORCHRUN),
+        {"devices": 2},
+    ),
+    (
+        "plan.environment-variables",
+        CPU,
+        {"environment": "slurm"},
+        dt.Machine({}, SLURM),
+        {"environment": "slurm"},
+    ),
+    (
+        "plan.environment-variables",
+        dt.Machine({}, {**TORCHRUN, "RANK": "4"}),
+        {},
+        dt.Machine({}, {**TORCHRUN, "RANK": "3"}),
+        {},
+    ),
+    (
+        "plan.environment-variables",
+        dt.Machine({}, {**TORCHRUN, "WORLD_SIZE": "x"}),
+        {},
+        dt.Machine({}, TORCHRUN),
+        {},
+    ),
     ("plan.environment-accelerator", CPU, {"environment": "xla"}, dt.Machine(tpu=8), {"environment": "xla"}),
-    ("plan.environment-strategy", dt.Machine(tpu=8), {"environment": "none"}, dt.Machine(tpu=8), {"environment": "auto"}),
+    (
+        "plan.environment-strategy",
+        dt.Machine(tpu=8),
+        {"environment": "none"},
+        dt.Machine(tpu=8),
+        {"environment": "auto"},
+    ),
     ("plan.launcher-world", CPU, {"launcher": "none", "devices": 2}, CPU, {"launcher": "none"}),
-    ("plan.launcher-environment", dt.Machine({}, TORCHRUN), {"launcher": "spawn"}, dt.Machine({}, TORCHRUN), {"launcher": "external"}),
+    (
+        "plan.launcher-environment",
+        dt.Machine({}, TORCHRUN),
+        {"launcher": "spawn"},
+        dt.Machine({}, TORCHRUN),
+        {"launcher": "external"},
+    ),
     ("plan.launcher-environment", CPU, {"launcher": "external"}, CPU, {"launcher": "subprocess"}),
-    ("plan.launcher-fork", dt.Machine(fork=False), {"launcher": "fork", "devices": 2}, CPU, {"launcher": "fork", "devices": 2}),
-    ("plan.launcher-fork", dt.Machine(cuda=2, touched=["cuda"]), {"launcher": "fork"}, dt.Machine(cuda=2), {"launcher": "fork"}),
-    ("plan.launcher-strategy", CPU, {"launcher": "xla", "devices": 2}, dt.Machine(tpu=8), {"launcher": "xla"}),
-    ("plan.launcher-strategy", dt.Machine(tpu=8), {"launcher": "spawn"}, dt.Machine(tpu=8), {"launcher": "auto"}),
+    (
+        "plan.launcher-fork",
+        dt.Machine(fork=False),
+        {"launcher": "fork", "devices": 2},
+        CPU,
+        {"launcher": "fork", "devices": 2},
+    ),
+    (
+        "plan.launcher-fork",
+        dt.Machine(cuda=2, touched=["cuda"]),
+        {"launcher": "fork"},
+        dt.Machine(cuda=2),
+        {"launcher": "fork"},
+    ),
+    (
+        "plan.launcher-strategy",
+        CPU,
+        {"launcher": "xla", "devices": 2},
+        dt.Machine(tpu=8),
+        {"launcher": "xla"},
+    ),
+    (
+        "plan.launcher-strategy",
+        dt.Machine(tpu=8),
+        {"launcher": "spawn"},
+        dt.Machine(tpu=8),
+        {"launcher": "auto"},
+    ),
     ("plan.accelerator-value", CPU, {"accelerator": "CPU"}, CPU, {"accelerator": "cpu"}),
     ("plan.accelerator-value", CPU, {"accelerator": 3}, CPU, {"accelerator": None}),
     ("plan.devices-value", GPUS, {"devices": 0}, GPUS, {"devices": 1}),
@@ -76,7 +202,13 @@ CASES = [
     ("plan.precision-value", CPU, {"precision": 12}, CPU, {"precision": 32}),
     ("plan.precision-value", CPU, {"precision": True}, CPU, {"precision": "bf16"}),
     ("plan.sync-batchnorm-value", CPU, {"sync_batchnorm": "maybe"}, CPU, {"sync_batchnorm": "true"}),
-    ("plan.wrong-object", CPU, {"accelerator": dt.PrecisionFacts("p")}, CPU, {"precision": dt.PrecisionFacts("p")}),
+    (
+        "plan.wrong-object",
+        CPU,
+        {"accelerator": dt.PrecisionFacts("p")},
+        CPU,
+        {"precision": dt.PrecisionFacts("p")},
+    ),
     ("plan.plugin-kind", CPU, {"plugins": "16-mixed"}, CPU, {"plugins": [dt.PrecisionFacts("16-mixed")]}),
     ("plan.plugin-kind", CPU, {"plugins": [object()]}, CPU, {"plugins": []}),
     ("plan.machine-value", {"cuda": 2}, {}, dt.Machine({"cuda": 2}), {}),
@@ -105,9 +237,17 @@ def test_all_conflicts_are_reported_together_and_one_change_repairs_them() -> No
     with pytest.raises(dt.PlanError) as raised:
         dt.plan(machine=CPU, accelerator="CPU", devices=0, strategy="dpd", precision="12", num_nodes=-1)
     codes = [conflict.code for conflict in raised.value.conflicts]
-    assert codes == [f"plan.{flag}-value" for flag in ("strategy", "precision", "accelerator", "num-nodes", "devices")]
+    assert codes == [
+        f"plan.{flag}-value" for flag in ("strategy", "precision", "accelerator", "num-nodes", "devices")
+    ]
     fix = dict(raised.value.conflicts[0].fixes[0])
-    assert fix == {"strategy": "ddp", "precision": "32-true", "accelerator": "cpu", "num_nodes": 1, "devices": 1}
+    assert fix == {
+        "strategy": "ddp",
+        "precision": "32-true",
+        "accelerator": "cpu",
+        "num_nodes": 1,
+        "devices": 1,
+    }
 
 
 def test_an_error_reads_as_the_design_says() -> None:
@@ -115,7 +255,9 @@ def test_an_error_reads_as_the_design_says() -> None:
         dt.plan(strategy="deepspeed", accelerator="mps", machine=dt.Machine(mps=1))
     lines = str(raised.value).splitlines()
     assert lines[0] == "[plan.strategy-accelerator] strategy 'deepspeed' cannot run on accelerator 'mps'"
-    assert lines[1].startswith("  strategy    = 'deepspeed' from argument: plan(strategy='deepspeed'), test_rules.py:")
+    assert lines[1].startswith(
+        "  strategy    = 'deepspeed' from argument: plan(strategy='deepspeed'), test_rules.py:"
+    )
     assert lines[2].startswith("  accelerator = 'mps' from argument: plan(accelerator='mps'), test_rules.py:")
     assert lines[3] == "  because 'deepspeed' runs on: hpu, cuda, xpu, cpu"
     assert lines[4] == "hint: pass accelerator='cpu'"

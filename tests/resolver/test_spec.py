@@ -29,7 +29,10 @@ def test_the_order_of_options_means_nothing() -> None:
 def test_plus_composes_and_options_are_found_by_member() -> None:
     both = dt.FSDPStrategy(cpu_offload=True) + dt.TPStrategy(size=2)
     assert both.name == "fsdp+tp"
-    assert {name: dict(options) for name, options in both.options.items()} == {"fsdp": {"cpu_offload": True}, "tp": {"size": 2}}
+    assert {name: dict(options) for name, options in both.options.items()} == {
+        "fsdp": {"cpu_offload": True},
+        "tp": {"size": 2},
+    }
     with pytest.raises(TypeError):
         both + "tp"
 
@@ -75,7 +78,10 @@ def test_a_misspelt_option_offers_the_nearest() -> None:
 def test_choices_are_listed() -> None:
     with pytest.raises(dt.PlanError, match="one of 0, 1, 2, 3"):
         dt.DeepSpeedStrategy(stage=4)
-    assert str(dt.DeepSpeedStrategy(stage=3, config={"a": [1, None]})) == 'deepspeed(config={"a": [1, null]}, stage=3)'
+    assert (
+        str(dt.DeepSpeedStrategy(stage=3, config={"a": [1, None]}))
+        == 'deepspeed(config={"a": [1, null]}, stage=3)'
+    )
 
 
 def test_a_class_shows_its_options_to_editors() -> None:

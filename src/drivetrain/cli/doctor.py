@@ -54,16 +54,23 @@ def _devices(machine: Machine, catalogue: Catalogue) -> list[str]:
         return f"{name:<6} {count}" + (f", memory {memory}" if memory else "")
 
     there = [line("cpu", f"{machine.num_cpus} cores on {machine.platform}")]
-    for facts in catalogue.accelerator_order:
-        if not facts.counts_processes:
-            there.append(line(facts.name, str(machine.count(facts.name))))
+    others = (facts.name for facts in catalogue.accelerator_order if not facts.counts_processes)
+    there += [line(name, str(machine.count(name))) for name in others]
     where = "a notebook" if machine.notebook else "a plain process"
     used = ", ".join(sorted(machine.touched)) or "none"
-    return [*there, f"this is {where}; fork is {'there' if machine.fork else 'not there'}; devices in use here: {used}"]
+    return [
+        *there,
+        f"this is {where}; fork is {'there' if machine.fork else 'not there'}; devices in use here: {used}",
+    ]
 
 
 def _variables(machine: Machine, catalogue: Catalogue) -> list[str]:
-    named = {name for facts in catalogue.environment_order for dialect in facts.dialects for name in dialect.values()}
+    named = {
+        name
+        for facts in catalogue.environment_order
+        for dialect in facts.dialects
+        for name in dialect.values()
+    }
     named |= {name for facts in catalogue.environment_order for name in (*facts.also, *facts.unless)}
     named |= set(_OTHER_VARIABLES)
     found = [
@@ -78,7 +85,9 @@ def _strategies(machine: Machine, catalogue: Catalogue) -> list[str]:
     lines = []
     for name, facts in sorted(catalogue.strategies.items()):
         able = [other for other in catalogue.accelerator_order if strategy_fits(facts, other)]
-        lacking = [f"pip install {package}" for package in facts.packages if installed.version(package) is None]
+        lacking = [
+            f"pip install {package}" for package in facts.packages if installed.version(package) is None
+        ]
         if not any(is_there(machine, other) for other in able):
             lacking.append("hardware: " + " or ".join(other.name for other in able))
         if not facts.runtime:
@@ -90,7 +99,9 @@ def _strategies(machine: Machine, catalogue: Catalogue) -> list[str]:
 def _precisions(catalogue: Catalogue) -> list[str]:
     lines = []
     for name, facts in sorted(catalogue.precisions.items()):
-        lacking = [f"pip install {package}" for package in facts.packages if installed.version(package) is None]
+        lacking = [
+            f"pip install {package}" for package in facts.packages if installed.version(package) is None
+        ]
         lacking += [] if facts.runtime else ["its run-time comes with a later release"]
         lines.append(f"{name:<28} " + ("ready" if not lacking else "needs " + "; ".join(lacking)))
     return lines

@@ -39,10 +39,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> jsonargparse.ArgumentParser:
-    parser = jsonargparse.ArgumentParser(prog="drivetrain", version=__version__, description="One flag per decision.")
+    parser = jsonargparse.ArgumentParser(
+        prog="drivetrain", version=__version__, description="One flag per decision."
+    )
     commands = parser.add_subcommands(dest="command")
     commands.add_subcommand("plan", _plan_parser(), help="print the explained plan of flags, or their errors")
-    doctor = jsonargparse.ArgumentParser(description="Print what this machine has, and what is missing for what.")
+    doctor = jsonargparse.ArgumentParser(
+        description="Print what this machine has, and what is missing for what."
+    )
     commands.add_subcommand("doctor", doctor, help="print what this machine has")
     demo = jsonargparse.ArgumentParser(description="Train a digits classifier on two processes, end to end.")
     demo.add_argument("--out", type=str, default="digits.png", help="where the picture goes")
@@ -58,9 +62,13 @@ def _plan_parser() -> jsonargparse.ArgumentParser:
         parser.add_argument(*_spellings(flag), type=str, default=None, help=text)
     for name in LEGACY:
         parser.add_argument(*_spellings(name), type=str, default=None, help=jsonargparse.SUPPRESS)
-    parser.add_argument("--machine", type=str, default=None, help="pretend a machine: cuda=8,tpu=0; cpu for none")
+    parser.add_argument(
+        "--machine", type=str, default=None, help="pretend a machine: cuda=8,tpu=0; cpu for none"
+    )
     parser.add_argument("--notebook", action="store_true", help="pretend a notebook")
-    parser.add_argument("--env", action="append", default=[], metavar="K=V", help="pretend a variable; repeatable")
+    parser.add_argument(
+        "--env", action="append", default=[], metavar="K=V", help="pretend a variable; repeatable"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 

@@ -35,7 +35,9 @@ def run(options: Mapping[str, Any]) -> int:
         with warnings.catch_warnings():
             # The plan's own notes say the same, once.
             warnings.simplefilter("ignore", DrivetrainWarning)
-            plan = plan_for({**flags, **old}, caller="Trainer", machine=machine, typed="drivetrain plan --{}").plan
+            plan = plan_for(
+                {**flags, **old}, caller="Trainer", machine=machine, typed="drivetrain plan --{}"
+            ).plan
     except Problem as problem:
         print(f"{problem.message}\n  because {problem.because}", file=sys.stderr)
         return 2

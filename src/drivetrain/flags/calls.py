@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
@@ -18,7 +19,7 @@ from typing import TypeAlias
 from drivetrain.base.text import show
 from drivetrain.flags.problem import Problem
 
-Value: TypeAlias = "bool | int | float | str | None | list[Value] | dict[str, Value]"
+Value: TypeAlias = "bool | int | float | str | list[Value] | dict[str, Value] | None"
 """What an option may hold: plain data, so that a plan can be written down and read back."""
 
 _RULE = "a strategy is written as name, name(option=value, ...) or name+name"
@@ -58,7 +59,9 @@ def parse_value(text: str) -> Value:
         try:
             value: Value = json.loads(text)
         except (ValueError, RecursionError):
-            raise Problem(f"value {show(text)} is not JSON", "quoted texts, lists and mappings are written as JSON") from None
+            raise Problem(
+                f"value {show(text)} is not JSON", "quoted texts, lists and mappings are written as JSON"
+            ) from None
         return value
     if text[:1] == "'" and text[-1:] == "'" and len(text) > 1:
         return text[1:-1]
@@ -70,7 +73,7 @@ def parse_value(text: str) -> Value:
 def _write(value: Value) -> str:
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
-    if isinstance(value, float) and value not in (float("inf"), float("-inf")) and value == value:
+    if isinstance(value, float) and math.isfinite(value):
         return repr(value)
     # What is no plain data is refused when the strategy is resolved; until then it is only shown.
     return json.dumps(value, default=show)
@@ -90,7 +93,9 @@ def _parse_call(whole: str, text: str) -> tuple[str, dict[str, Value]]:
     for piece in _split(whole, inside, ",") if inside else []:
         key, equals, value = piece.partition("=")
         if not equals or not _NAME.fullmatch(key.strip()):
-            raise Problem(f"strategy={show(whole)} has an option without a name: {show(piece.strip())}", _RULE)
+            raise Problem(
+                f"strategy={show(whole)} has an option without a name: {show(piece.strip())}", _RULE
+            )
         if key.strip() in options:
             raise Problem(f"strategy={show(whole)} gives {key.strip()!r} twice", "an option is given once")
         options[key.strip()] = parse_value(value)

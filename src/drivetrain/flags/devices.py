@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Sequence
@@ -34,8 +35,9 @@ class Devices:
 
 def parse_devices(value: object) -> Devices:
     """Read a value of ``devices``; raise Problem for what is no count, index list or range."""
-    if isinstance(value, bool) or isinstance(value, float):
-        raise Problem(f"devices={show(value)} is a {type(value).__name__}", _RULE, {"devices": max(int(value), 1)} if value == value and abs(value) <= MOST else {"devices": "auto"})
+    if isinstance(value, (bool, float)):
+        fix = max(int(value), 1) if math.isfinite(value) and abs(value) <= MOST else "auto"
+        raise Problem(f"devices={show(value)} is a {type(value).__name__}", _RULE, {"devices": fix})
     if isinstance(value, str):
         return _parse_text(value.strip())
     if isinstance(value, (list, tuple, range)):
@@ -70,31 +72,59 @@ def _count(number: int) -> Devices:
     if number == -1:
         return Devices(is_all=True)
     if number == 0:
-        raise Problem("devices=0 asks for no device", "a run needs at least one device or process", {"devices": 1}, {"accelerator": "cpu", "devices": 1})
+        raise Problem(
+            "devices=0 asks for no device",
+            "a run needs at least one device or process",
+            {"devices": 1},
+            {"accelerator": "cpu", "devices": 1},
+        )
     if not 0 < number <= MOST:
-        raise Problem(f"devices={show(number)} is out of range", f"a count is from 1 to {MOST}, or -1 for all", {"devices": "auto"})
+        raise Problem(
+            f"devices={show(number)} is out of range",
+            f"a count is from 1 to {MOST}, or -1 for all",
+            {"devices": "auto"},
+        )
     return Devices(count=number)
 
 
 def _indices(values: Sequence[object]) -> tuple[int, ...]:
     if len(values) > MOST:
-        raise Problem(f"devices lists {len(values)} indices", f"a node has at most {MOST} devices", {"devices": "auto"})
+        raise Problem(
+            f"devices lists {len(values)} indices", f"a node has at most {MOST} devices", {"devices": "auto"}
+        )
     if not values:
-        raise Problem("devices is empty", "a run needs at least one device", {"devices": "auto"}, {"devices": 1})
+        raise Problem(
+            "devices is empty", "a run needs at least one device", {"devices": "auto"}, {"devices": 1}
+        )
     numbers = [_integer(value) for value in values]
     for value, number in zip(values, numbers, strict=True):
         if number is None:
-            raise Problem(f"devices holds {show(value)}, a {type(value).__name__}", "a list of devices holds only ints", *_repaired(values))
+            raise Problem(
+                f"devices holds {show(value)}, a {type(value).__name__}",
+                "a list of devices holds only ints",
+                *_repaired(values),
+            )
         if not 0 <= number <= MOST:
-            raise Problem(f"devices holds the index {show(number)}", "device indices start at 0; -1 (all) stands alone", {"devices": -1}, {"devices": "auto"})
+            raise Problem(
+                f"devices holds the index {show(number)}",
+                "device indices start at 0; -1 (all) stands alone",
+                {"devices": -1},
+                {"devices": "auto"},
+            )
     found = tuple(number for number in numbers if number is not None)
     if len(set(found)) < len(found):
-        raise Problem(f"devices={show(list(found))} names a device twice", "each device belongs to one process", {"devices": sorted(set(found))})
+        raise Problem(
+            f"devices={show(list(found))} names a device twice",
+            "each device belongs to one process",
+            {"devices": sorted(set(found))},
+        )
     return found
 
 
 def _repaired(values: Sequence[object]) -> tuple[dict[str, object], ...]:
-    texts = [value if type(value) is int else value.strip() if isinstance(value, str) else "" for value in values]
+    texts = [
+        value if type(value) is int else value.strip() if isinstance(value, str) else "" for value in values
+    ]
     numbers = [int(text) for text in texts if isinstance(text, int) or _INDEX.fullmatch(text)]
     return ({"devices": numbers},) if len(numbers) == len(values) else ({"devices": "auto"},)
 

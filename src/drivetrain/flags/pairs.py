@@ -16,7 +16,10 @@ def parse_counts(text: str) -> dict[str, int]:
         if kind == "cpu":
             continue
         if not number.strip().isdecimal() or len(number) > len("65536"):
-            raise Problem(f"machine {show(text)} cannot be read at {show(piece)}", "a machine is written as cuda=8,tpu=0")
+            raise Problem(
+                f"machine {show(text)} cannot be read at {show(piece)}",
+                "a machine is written as cuda=8,tpu=0",
+            )
         counts[kind.strip()] = int(number)
     return counts
 
@@ -27,6 +30,8 @@ def parse_variables(pairs: Iterable[str]) -> dict[str, str]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise Problem(f"variable {show(pair)} has no name and value", "a variable is written as NAME=VALUE")
+            raise Problem(
+                f"variable {show(pair)} has no name and value", "a variable is written as NAME=VALUE"
+            )
         found[name] = value
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -24,6 +24,7 @@ class Machine:
 
     Units:
         memory_bytes: bytes of each device, by kind, in the order of the device indices.
+
     Raises:
         PlanError [machine.bad-value]: a count is not an int of 0 or more, a variable is no text.
     """
@@ -64,7 +65,7 @@ class Machine:
             if type(count) is not int or not 0 <= count <= _MOST_DEVICES or type(kind) is not str:
                 raise _bad("devices", {kind: count}, f"each count is an int from 0 to {_MOST_DEVICES}")
         for name, text in texts.items():
-            if not isinstance(name, str) or not isinstance(text, str):
+            if type(name) is not str or type(text) is not str:
                 raise _bad("variables", {name: text}, "environment variables are texts")
         facts = {
             "devices": MappingProxyType(kinds),
@@ -140,4 +141,10 @@ def _mapping(name: str, value: object) -> dict[str, Any]:
 
 def _bad(name: str, value: object, because: str) -> PlanError:
     source = Sourced(value, Origin.ARGUMENT, f"Machine({name}=...)")
-    return PlanError((Conflict("machine.bad-value", f"a machine cannot have {name}={show(value)}", {name: source}, because),))
+    return PlanError(
+        (
+            Conflict(
+                "machine.bad-value", f"a machine cannot have {name}={show(value)}", {name: source}, because
+            ),
+        )
+    )

@@ -23,7 +23,10 @@ class Alias:
 
 
 REFUSED: Mapping[str, tuple[str, str]] = {
-    "dp": ("'dp' copied the model to each device every step in one process; 'ddp' is faster everywhere", "ddp"),
+    "dp": (
+        "'dp' copied the model to each device every step in one process; 'ddp' is faster everywhere",
+        "ddp",
+    ),
     "ddp2": ("'ddp2' ran dp inside each node and ddp across nodes; 'ddp' does both", "ddp"),
     "bagua": ("Bagua is no longer maintained", "ddp"),
     "colossalai": ("its sharding is what 'fsdp' does", "fsdp"),

@@ -53,7 +53,9 @@ def accelerator(
 
 def environment(machine: Machine, catalogue: Catalogue) -> EnvironmentFacts | None:
     """Return the most specific environment whose set of variables is complete, or None."""
-    return next((facts for facts in catalogue.environment_order if dialect_of(facts, machine.variables)), None)
+    return next(
+        (facts for facts in catalogue.environment_order if dialect_of(facts, machine.variables)), None
+    )
 
 
 def no_environment(machine: Machine, catalogue: Catalogue) -> Sourced[str]:
@@ -89,7 +91,11 @@ def devices(
     if facts.counts_processes:
         return Sourced((0,), Origin.DEFAULT, "one process on the CPU unless more are said")
     if machine.notebook and count > 1:
-        return Sourced((0,), Origin.DEFAULT, f"one device in a notebook, of {seen(machine, facts)}; say devices={count} for all")
+        return Sourced(
+            (0,),
+            Origin.DEFAULT,
+            f"one device in a notebook, of {seen(machine, facts)}; say devices={count} for all",
+        )
     usable = min(count, facts.most or count)
     return Sourced(tuple(range(max(usable, 1))), Origin.MACHINE, f"all of {seen(machine, facts)}")
 

@@ -70,10 +70,22 @@ class Said:
         self.twice.add(flag)
         kept = self.flags[flag]
         shown = {self.typed[flag]: kept, typed if typed != self.typed[flag] else f"{typed} again": source}
-        fixes: list[Fix] = [{name: UNSET} for name in (typed, self.typed[flag]) if name not in ("strategy", flag)]
+        fixes: list[Fix] = [
+            {name: UNSET} for name in (typed, self.typed[flag]) if name not in ("strategy", flag)
+        ]
         fixes += [{name: UNSET} for name in (typed, self.typed[flag]) if name == flag]
-        message = f"{flag} is said twice: {self.typed[flag]}={show(kept.value)} and {typed}={show(source.value)}"
-        self.conflicts.append(Conflict("plan.said-twice", message, shown, f"each decision has one flag; this one is {flag}", tuple(fixes)))
+        message = (
+            f"{flag} is said twice: {self.typed[flag]}={show(kept.value)} and {typed}={show(source.value)}"
+        )
+        self.conflicts.append(
+            Conflict(
+                "plan.said-twice",
+                message,
+                shown,
+                f"each decision has one flag; this one is {flag}",
+                tuple(fixes),
+            )
+        )
 
 
 def collect(
@@ -124,7 +136,10 @@ class _Reader:
             self._translate(row, source)
             return
         close = nearest(name, [*FLAGS, *LEGACY])
-        fixes: tuple[Fix, ...] = ({name: UNSET, **({close: source.value} if close in FLAGS else {})}, {name: UNSET})
+        fixes: tuple[Fix, ...] = (
+            {name: UNSET, **({close: source.value} if close in FLAGS else {})},
+            {name: UNSET},
+        )
         because = f"the flags are: {listed(FLAGS)}"
         message = f"there is no flag {show(name)}" + (f"; the nearest is {close!r}" if close else "")
         self.said.conflicts.append(Conflict("plan.unknown-flag", message, {name: source}, because, fixes))
@@ -138,13 +153,20 @@ class _Reader:
         order = {flag: place for place, flag in enumerate(FLAGS)}
         call = new_call(caller, dict(sorted(today.items(), key=lambda item: order.get(item[0], len(order)))))
         for row, source in self.translated:
-            self.said.notices.append(
-                Notice("plan.legacy", f"{row.name}={show(source.value)} is an old spelling since {row.since} and ends with {row.removed}; write {call}")
+            message = (
+                f"{row.name}={show(source.value)} is an old spelling since {row.since} "
+                f"and ends with {row.removed}; write {call}"
             )
+            self.said.notices.append(Notice("plan.legacy", message))
             if is_removed(row, self.version):
-                message = f"{row.name}={show(source.value)} is an old spelling since {row.since} that ended with {row.removed}; write {call}"
                 self.said.conflicts.append(
-                    Conflict("plan.legacy-removed", message, {row.name: source}, f"this is release {self.version}", (self._fix(row),))
+                    Conflict(
+                        "plan.legacy-removed",
+                        message,
+                        {row.name: source},
+                        f"this is release {self.version}",
+                        (self._fix(row),),
+                    )
                 )
 
     def _fix(self, row: Legacy) -> Fix:
@@ -155,12 +177,20 @@ class _Reader:
             meaning = row.read(source.value)
         except Problem as problem:
             fixes = tuple(_renamed_fix(row.name, fix) for fix in problem.fixes)
-            self.said.conflicts.append(Conflict("plan.legacy-value", problem.message, {row.name: source}, problem.because, fixes))
+            self.said.conflicts.append(
+                Conflict("plan.legacy-value", problem.message, {row.name: source}, problem.because, fixes)
+            )
             return
         if meaning.refused:
             message = f"{row.name}={show(source.value)} is gone since {row.since}: {meaning.refused}"
             self.said.conflicts.append(
-                Conflict("plan.legacy-refused", message, {row.name: source}, "an old spelling without a like today is not guessed", ({row.name: UNSET},))
+                Conflict(
+                    "plan.legacy-refused",
+                    message,
+                    {row.name: source},
+                    "an old spelling without a like today is not guessed",
+                    ({row.name: UNSET},),
+                )
             )
             return
         self.translated.append((row, source))
@@ -199,8 +229,12 @@ class _Reader:
         said.add("strategy", source, typed)
         if isinstance(value, str) and (alias := ALIASES.get(value.strip().lower())):
             for flag in ("launcher", "accelerator"):
-                if (held := getattr(alias, flag)) is not None and not (flag == "accelerator" and _same(said.flags.get(flag), held)):
-                    said.add(flag, Sourced(held, source.origin, source.reason or f"{typed}={show(value)}"), typed)
+                if (held := getattr(alias, flag)) is not None and not (
+                    flag == "accelerator" and _same(said.flags.get(flag), held)
+                ):
+                    said.add(
+                        flag, Sourced(held, source.origin, source.reason or f"{typed}={show(value)}"), typed
+                    )
         if isinstance(value, StrategySpec):
             for flag, held in value.parts.items():
                 self._flag(flag, Sourced(held, Origin.OBJECT, f"held by {typed}={value}"), typed)
@@ -217,10 +251,23 @@ class _Reader:
         if facts is None:
             self.said.add(flag, source, typed)
             return
-        wanted = {"accelerator": "accelerators", "precision": "precisions", "environment": "environments", "checkpoint_io": "checkpoint_ios"}.get(flag)
+        wanted = {
+            "accelerator": "accelerators",
+            "precision": "precisions",
+            "environment": "environments",
+            "checkpoint_io": "checkpoint_ios",
+        }.get(flag)
         if group_of(facts) != wanted:
             message = f"{flag}={show(source.value)} is no {flag}"
-            self.said.conflicts.append(Conflict("plan.wrong-object", message, {flag: source}, f"{flag} takes a name or an object with a {flag}'s facts", ({flag: UNSET},)))
+            self.said.conflicts.append(
+                Conflict(
+                    "plan.wrong-object",
+                    message,
+                    {flag: source},
+                    f"{flag} takes a name or an object with a {flag}'s facts",
+                    ({flag: UNSET},),
+                )
+            )
             return
         self._object(flag, facts, source, typed)
 
@@ -248,8 +295,10 @@ class _Reader:
         if isinstance(item, str) and item in self.catalogue.precisions:
             fixes.insert(0, {"plugins": UNSET, "precision": item})
         message = f"plugins holds {show(item)}, which is no plug-in"
-        because = "plugins takes Precision, CheckpointIO, ClusterEnvironment and LayerSync objects, one of each kind"
-        self.said.conflicts.append(Conflict("plan.plugin-kind", message, {"plugins": source}, because, tuple(fixes)))
+        because = "plugins takes Precision, CheckpointIO, ClusterEnvironment, LayerSync objects, one of each"
+        self.said.conflicts.append(
+            Conflict("plan.plugin-kind", message, {"plugins": source}, because, tuple(fixes))
+        )
 
 
 def _spelt_today(strategy: object) -> dict[str, object]:
@@ -260,7 +309,7 @@ def _spelt_today(strategy: object) -> dict[str, object]:
     if alias is None:
         return {"strategy": strategy}
     swallowed = {"launcher": alias.launcher, "accelerator": alias.accelerator}
-    spelt = {"strategy": str(StrategySpec(alias.name, **alias.options))}
+    spelt: dict[str, object] = {"strategy": str(StrategySpec(alias.name, **alias.options))}
     return spelt | {flag: held for flag, held in swallowed.items() if held is not None}
 
 
@@ -280,7 +329,12 @@ def _read_variables(said: Said, variables: Mapping[str, str]) -> None:
         flag = known.get(name)
         if flag is None and name not in _OTHER_VARIABLES:
             close = nearest(name, known)
-            said.notices.append(Notice("plan.unknown-variable", f"{name}={show(text)} is read by nobody; " + (f"write {close}" if close else "unset it")))
+            said.notices.append(
+                Notice(
+                    "plan.unknown-variable",
+                    f"{name}={show(text)} is read by nobody; " + (f"write {close}" if close else "unset it"),
+                )
+            )
         elif flag is not None and flag in said.flags:
             kept = said.flags[flag]
             reason = "; ".join(filter(None, (kept.reason, f"stands above {name}={show(text)}")))

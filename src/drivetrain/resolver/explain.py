@@ -11,7 +11,9 @@ from drivetrain.base.origin import Sourced
 HEADER = ("flag", "value", "from", "because")
 
 
-def rows(decided: Mapping[str, object], sources: Mapping[str, Sourced[Any]]) -> list[tuple[str, str, str, str]]:
+def rows(
+    decided: Mapping[str, object], sources: Mapping[str, Sourced[Any]]
+) -> list[tuple[str, str, str, str]]:
     """Return one row a decision: flag, value, origin, reason."""
     ids = decided["device_ids"]
     assert isinstance(ids, tuple)  # noqa: S101 - ours: a plan's own field
@@ -32,7 +34,9 @@ def rows(decided: Mapping[str, object], sources: Mapping[str, Sourced[Any]]) -> 
         "layer_sync": decided["layer_sync"],
     }
     return [
-        (name, str(value), sources[name].origin.word, sources[name].reason) if name in sources else (name, str(value), "", "")
+        (name, str(value), sources[name].origin.word, sources[name].reason)
+        if name in sources
+        else (name, str(value), "", "")
         for name, value in shown.items()
     ]
 
@@ -43,11 +47,22 @@ def explain(
     """Lay the rows out in columns, and add what should be said in another way."""
     table = [HEADER, *rows(decided, sources)]
     widths = [max(len(row[column]) for row in table) for column in range(3)]
-    lines = ["  ".join([*(cell.ljust(wide) for cell, wide in zip(row, widths, strict=False)), row[3]]).rstrip() for row in table]
+    lines = [
+        "  ".join([*(cell.ljust(wide) for cell, wide in zip(row, widths, strict=False)), row[3]]).rstrip()
+        for row in table
+    ]
     return "\n".join([*lines, *(f"note: {notice.message}" for notice in notices)])
 
 
+_MOST_IDS = 16
+
+
 def _ids(ids: tuple[int, ...]) -> str:
-    if len(ids) > 2 and ids == tuple(range(ids[0], ids[0] + len(ids))):
+    is_run = ids == tuple(range(ids[0], ids[0] + len(ids)))
+    if is_run and ids[-1] - ids[0] > 1:
         return f"{ids[0]}-{ids[-1]}"
-    return ",".join(map(str, ids)) if len(ids) <= 16 else f"{','.join(map(str, ids[:15]))},..."
+    return (
+        ",".join(map(str, ids))
+        if len(ids) <= _MOST_IDS
+        else f"{','.join(map(str, ids[: _MOST_IDS - 1]))},..."
+    )

@@ -6,7 +6,7 @@ can look at everything else and all problems are reported together.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -89,7 +89,9 @@ def fill(said: Said, machine: Machine, catalogue: Catalogue) -> Draft:
     _accelerator(draft, strategy)
     _num_nodes(draft)
     _devices(draft, strategy)
-    draft.strategy = strategy or choose.strategy(draft.world_size, len(draft.devices.value), draft.accelerator_facts)
+    draft.strategy = strategy or choose.strategy(
+        draft.world_size, len(draft.devices.value), draft.accelerator_facts
+    )
     _environment_of_tpu(draft)
     _launcher(draft)
     _storage(draft)
@@ -117,11 +119,11 @@ def _read(draft: Draft, flag: str, parse: Callable[[Sourced[Any]], T | None]) ->
     return None if value is None else Sourced(value, source.origin, source.reason)
 
 
-def _named(flag: str, names: Any, aliases: Any = ()) -> Callable[[Sourced[Any]], str | None]:
+def _named(flag: str, names: Collection[str]) -> Callable[[Sourced[Any]], str | None]:
     def parse(source: Sourced[Any]) -> str | None:
         if isinstance(source.value, str) and source.value.strip() == "auto":
             return None
-        return parse_name(flag, source.value, names, dict(aliases))
+        return parse_name(flag, source.value, names, {})
 
     return parse
 
@@ -150,7 +152,13 @@ def _ranks(draft: Draft, facts: EnvironmentFacts) -> None:
         lacking = ", ".join(missing(facts, variables)) or "an interactive shell is no launch"
         message = f"environment {facts.name!r} is not there: {lacking}"
         because = "a cluster environment is read from its complete set of variables, which its launcher sets"
-        conflict = Conflict("plan.environment-variables", message, {"environment": draft.environment}, because, ({"environment": "auto"}, {"environment": "none"}))
+        conflict = Conflict(
+            "plan.environment-variables",
+            message,
+            {"environment": draft.environment},
+            because,
+            ({"environment": "auto"}, {"environment": "none"}),
+        )
         draft.said.conflicts.append(conflict)
         draft.broken.add("environment")
         return
@@ -159,7 +167,11 @@ def _ranks(draft: Draft, facts: EnvironmentFacts) -> None:
     except ValueError as error:
         because = "a launcher sets these variables together; a part was overwritten"
         fixes = ({"environment": "none"},)
-        draft.said.conflicts.append(Conflict("plan.environment-variables", str(error), {"environment": draft.environment}, because, fixes))
+        draft.said.conflicts.append(
+            Conflict(
+                "plan.environment-variables", str(error), {"environment": draft.environment}, because, fixes
+            )
+        )
         draft.broken.add("environment")
 
 
@@ -190,7 +202,11 @@ def _accelerator(draft: Draft, strategy: Sourced[StrategySpec] | None) -> None:
     facts = tuple(draft.catalogue.strategies[name] for name, _ in strategy.value.members) if strategy else ()
     if chosen is not None and chosen.value == "gpu":
         gpu = choose.gpu(draft.machine, draft.catalogue)
-        draft.accelerator = Sourced(gpu.name, chosen.origin, f"{chosen.reason or 'accelerator=gpu'}: {choose.seen(draft.machine, gpu)}")
+        draft.accelerator = Sourced(
+            gpu.name,
+            chosen.origin,
+            f"{chosen.reason or 'accelerator=gpu'}: {choose.seen(draft.machine, gpu)}",
+        )
     elif chosen is not None:
         draft.accelerator = chosen
     else:
@@ -202,7 +218,11 @@ def _num_nodes(draft: Draft) -> None:
     if said is not None:
         draft.num_nodes = said
     elif draft.ranks is not None and draft.ranks.num_nodes > 1:
-        draft.num_nodes = Sourced(draft.ranks.num_nodes, Origin.VARIABLE, f"{draft.environment.value} started ranks on {draft.ranks.num_nodes} nodes")
+        draft.num_nodes = Sourced(
+            draft.ranks.num_nodes,
+            Origin.VARIABLE,
+            f"{draft.environment.value} started ranks on {draft.ranks.num_nodes} nodes",
+        )
     else:
         draft.num_nodes = Sourced(1, Origin.DEFAULT, "one node unless more are said")
 
@@ -213,7 +233,9 @@ def _devices(draft: Draft, strategy: Sourced[StrategySpec] | None) -> None:
     facts, count = draft.accelerator_facts, draft.machine.count(draft.accelerator.value)
     if draft.asked.is_auto:
         is_alone = strategy is not None and not any(member.axes for member in _members(draft, strategy))
-        draft.devices = choose.devices(draft.machine, facts, draft.ranks, draft.environment.value, alone=strategy if is_alone else None)
+        draft.devices = choose.devices(
+            draft.machine, facts, draft.ranks, draft.environment.value, alone=strategy if is_alone else None
+        )
         return
     assert asked is not None  # noqa: S101 - ours: not auto means that something was said
     if draft.asked.indices is not None:
@@ -235,7 +257,9 @@ def _environment_of_tpu(draft: Draft) -> None:
     needed = [facts.environments for facts in draft.strategy_facts if facts.environments is not None]
     if needed and "environment" not in draft.said.flags and draft.environment.value not in needed[0]:
         name = min(needed[0])
-        draft.environment = Sourced(name, Origin.DEFAULT, f"strategy {draft.strategy.value.name!r} runs in it")
+        draft.environment = Sourced(
+            name, Origin.DEFAULT, f"strategy {draft.strategy.value.name!r} runs in it"
+        )
         draft.ranks = None
 
 
@@ -246,10 +270,14 @@ def _launcher(draft: Draft) -> None:
     if chosen is not None:
         draft.launcher = chosen
     elif needed and "xla" in needed[0] and draft.world_size > 1:
-        draft.launcher = Sourced("xla", Origin.DEFAULT, f"strategy {draft.strategy.value.name!r} is started by torch_xla")
+        draft.launcher = Sourced(
+            "xla", Origin.DEFAULT, f"strategy {draft.strategy.value.name!r} is started by torch_xla"
+        )
     else:
         environment = draft.environment.value if external else None
-        draft.launcher = choose.launcher(draft.machine, draft.accelerator.value, draft.world_size, environment)
+        draft.launcher = choose.launcher(
+            draft.machine, draft.accelerator.value, draft.world_size, environment
+        )
 
 
 def _storage(draft: Draft) -> None:
@@ -269,7 +297,9 @@ def _layer_sync(draft: Draft) -> None:
         shown = {"sync_batchnorm": draft.source("sync_batchnorm"), "plugins": draft.source("layer_sync")}
         message = f"layer_sync is said twice: sync_batchnorm=True and plugins={show(held.value)}"
         because = "sync_batchnorm=True is the short form of a LayerSync plug-in"
-        draft.said.conflicts.append(Conflict("plan.said-twice", message, shown, because, ({"sync_batchnorm": False},)))
+        draft.said.conflicts.append(
+            Conflict("plan.said-twice", message, shown, because, ({"sync_batchnorm": False},))
+        )
     elif held is not None:
         draft.layer_sync = held
     elif switch is not None and switch.value:

@@ -6,6 +6,7 @@ removes it stand on the row; from the latter on the translation is an error with
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -72,17 +73,17 @@ def _num_processes(value: object) -> Translation:
 
 def _tpu_cores(value: object) -> Translation:
     asked = None
-    try:
+    with contextlib.suppress(Problem):
         asked = parse_devices(value)
-    except Problem:
-        pass
     if asked and asked.count in (1, 8):
         return Translation(flags={"accelerator": "tpu", "devices": asked.count})
     if asked and asked.indices and len(asked.indices) == 1 and asked.indices[0] >= 1:
         # Old indices began at 1.
         return Translation(flags={"accelerator": "tpu", "devices": [asked.indices[0] - 1]})
     message = f"tpu_cores={show(value)} was never valid"
-    raise Problem(message, "tpu_cores was 1, 8 or a list with one index from 1 to 8", {"tpu_cores": 8}, {"tpu_cores": 1})
+    raise Problem(
+        message, "tpu_cores was 1, 8 or a list with one index from 1 to 8", {"tpu_cores": 8}, {"tpu_cores": 1}
+    )
 
 
 def _ipus(value: object) -> Translation:
@@ -130,7 +131,8 @@ def _progress_bar_refresh_rate(value: object) -> Translation:
     if type(value) is int and value == 0:
         return Translation(trainer={"enable_progress_bar": False})
     return Translation(
-        refused=f"the bar is a callback that holds its own rate: callbacks=[TQDMProgressBar(refresh_rate={show(value)})]"
+        refused="the bar is a callback that holds its own rate: "
+        f"callbacks=[TQDMProgressBar(refresh_rate={show(value)})]"
     )
 
 
@@ -140,7 +142,9 @@ _ROWS = (
     Legacy("tpu_cores", _tpu_cores),
     Legacy("ipus", _ipus),
     Legacy("distributed_backend", _strategy),
-    Legacy("auto_select_gpus", _switch_off("it never knew which GPUs are busy; name them: devices=[0, 1]", False)),
+    Legacy(
+        "auto_select_gpus", _switch_off("it never knew which GPUs are busy; name them: devices=[0, 1]", False)
+    ),
     Legacy("amp_backend", _amp_backend),
     Legacy("amp_level", _amp_level),
     Legacy("replace_sampler_ddp", _renamed("use_distributed_sampler")),
@@ -160,24 +164,34 @@ _ROWS = (
         "flush_logs_every_n_steps",
         _switch_off("the logger holds it: logger=CSVLogger(flush_logs_every_n_steps={value})"),
     ),
-    Legacy("weights_save_path", _switch_off("the checkpoint holds it: callbacks=[ModelCheckpoint(dirpath={value})]")),
+    Legacy(
+        "weights_save_path",
+        _switch_off("the checkpoint holds it: callbacks=[ModelCheckpoint(dirpath={value})]"),
+    ),
     Legacy(
         "stochastic_weight_avg",
         _switch_off("it is a callback: callbacks=[StochasticWeightAveraging(swa_lrs=1e-2)]", False),
     ),
     Legacy(
         "track_grad_norm",
-        _switch_off("log it in on_before_optimizer_step: self.log_dict(grad_norm(self, norm_type={value}))", -1, -1.0),
+        _switch_off(
+            "log it in on_before_optimizer_step: self.log_dict(grad_norm(self, norm_type={value}))", -1, -1.0
+        ),
     ),
     Legacy("auto_lr_find", _switch_off("call Tuner(trainer).lr_find(model) before fit", False)),
-    Legacy("auto_scale_batch_size", _switch_off("call Tuner(trainer).scale_batch_size(model) before fit", False)),
+    Legacy(
+        "auto_scale_batch_size", _switch_off("call Tuner(trainer).scale_batch_size(model) before fit", False)
+    ),
     Legacy("move_metrics_to_cpu", _switch_off("log value.cpu() where memory is short", False)),
     Legacy(
         "multiple_trainloader_mode",
         _switch_off("the loaders hold it: train_dataloaders=CombinedLoader(loaders, mode={value})"),
     ),
     Legacy("prepare_data_per_node", _switch_off("set prepare_data_per_node = False on the DataModule", True)),
-    Legacy("process_position", _switch_off("the bar holds it: callbacks=[TQDMProgressBar(process_position={value})]", 0)),
+    Legacy(
+        "process_position",
+        _switch_off("the bar holds it: callbacks=[TQDMProgressBar(process_position={value})]", 0),
+    ),
     Legacy("log_gpu_memory", _switch_off("it is a callback: callbacks=[DeviceStatsMonitor()]", False)),
     Legacy("truncated_bptt_steps", _switch_off("set self.truncated_bptt_steps = {value} on the Module", 0)),
     Legacy("reload_dataloaders_every_epoch", _switch_off("write reload_dataloaders_every_n_epochs=1", False)),
@@ -205,7 +219,11 @@ class OldName:
     removed: str = REMOVED
 
 
-_PARTS = {"cluster_environment": "environment", "precision_plugin": "precision", "parallel_devices": "devices"}
+_PARTS = {
+    "cluster_environment": "environment",
+    "precision_plugin": "precision",
+    "parallel_devices": "devices",
+}
 
 OLD_NAMES: Mapping[str, OldName] = MappingProxyType(
     {

@@ -35,14 +35,19 @@ def _translate(row: OldName, given: dict[str, Any], version: str) -> StrategySpe
     source = Sourced[object](row.name, Origin.LEGACY, f"{row.name}({arguments(given)})")
     if not row.strategy or row.strategy in REFUSED:
         why, instead = REFUSED.get(row.strategy, ("an algorithm of your own implements dt.Strategy", "ddp"))
-        message = f"{row.name} is gone since {row.since}: {why}; write strategy=\"{instead}\""
-        raise PlanError((Conflict("plan.legacy-refused", message, {"strategy": source}, why, ({"strategy": instead},)),))
+        message = f'{row.name} is gone since {row.since}: {why}; write strategy="{instead}"'
+        raise PlanError(
+            (Conflict("plan.legacy-refused", message, {"strategy": source}, why, ({"strategy": instead},)),)
+        )
     alias = ALIASES.get(row.strategy, Alias(row.strategy))
     given = {row.renamed.get(name, name): value for name, value in given.items() if value is not None}
     parts: dict[str, object] = {name: given.pop(name) for name in PARTS if name in given}
     if "device" in given:
         kind, _, index = str(given.pop("device")).partition(":")
-        parts |= {"accelerator": kind, **({"devices": [int(index)]} if index.isdecimal() and kind != "cpu" else {})}
+        parts |= {
+            "accelerator": kind,
+            **({"devices": [int(index)]} if index.isdecimal() and kind != "cpu" else {}),
+        }
     options = {**alias.options, **given}
     found = check_options(in_force().strategies[alias.name], options, Origin.LEGACY, source.reason)
     if found:
@@ -53,9 +58,13 @@ def _translate(row: OldName, given: dict[str, Any], version: str) -> StrategySpe
     if alias.launcher is not None:
         parts["launcher"] = alias.launcher
         today.append(f'launcher="{alias.launcher}"')
-    text = f"{row.name} is an old name since {row.since} and ends with {row.removed}; write {', '.join(today)}"
+    text = (
+        f"{row.name} is an old name since {row.since} and ends with {row.removed}; write {', '.join(today)}"
+    )
     if is_removed(row, version):
-        raise PlanError((Conflict("plan.legacy-removed", text, {"strategy": source}, f"this is release {version}"),))
+        raise PlanError(
+            (Conflict("plan.legacy-removed", text, {"strategy": source}, f"this is release {version}"),)
+        )
     warnings.warn(str(Notice("plan.legacy", text)), DrivetrainDeprecationWarning, stacklevel=_depth())
     return spec_with(alias.name, options, parts)
 
@@ -64,12 +73,14 @@ def _call(name: str, options: dict[str, Any], parts: dict[str, object]) -> str:
     spec = str(StrategySpec(name, **options))
     if not parts:
         return f'"{spec}"'
-    return f"dt.StrategySpec(\"{name}\", {arguments({**options, **parts})})"
+    return f'dt.StrategySpec("{name}", {arguments({**options, **parts})})'
 
 
 def _depth() -> int:
     frame: Any = sys._getframe(1)  # noqa: SLF001 - the documented way to a caller's line
     depth = 1
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(__name__.partition(".")[0] + "."):
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(
+        __name__.partition(".")[0] + "."
+    ):
         frame, depth = frame.f_back, depth + 1
     return depth

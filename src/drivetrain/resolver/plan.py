@@ -85,7 +85,11 @@ class Plan:
         decided = self.decisions()
         plain = {name: _plain(value) for name, value in decided.items()}
         plain["sources"] = {
-            name: {"value": _plain(source.value), "origin": source.origin.name.lower(), "reason": source.reason}
+            name: {
+                "value": _plain(source.value),
+                "origin": source.origin.name.lower(),
+                "reason": source.reason,
+            }
             for name, source in self.sources.items()
         }
         plain["notices"] = [{"code": notice.code, "message": notice.message} for notice in self.notices]
@@ -122,7 +126,9 @@ class Plan:
 
     def __hash__(self) -> int:
         """Hash by the decisions."""
-        return hash((self.accelerator, self.device_ids, self.num_nodes, self.strategy, self.launcher, self.precision))
+        return hash(
+            (self.accelerator, self.device_ids, self.num_nodes, self.strategy, self.launcher, self.precision)
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as plain data: mapping proxies do not pickle."""

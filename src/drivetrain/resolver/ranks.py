@@ -62,7 +62,9 @@ def read_ranks(facts: EnvironmentFacts, variables: Mapping[str, str]) -> Ranks:
     num_nodes = found.get("num_nodes")
     local_world_size = found.get("local_world_size")
     if local_world_size is None:
-        local_world_size = world_size // num_nodes if num_nodes else (1 if "local_rank" not in found else world_size)
+        local_world_size = (
+            world_size // num_nodes if num_nodes else (1 if "local_rank" not in found else world_size)
+        )
     if num_nodes is None:
         num_nodes = max(world_size // max(local_world_size, 1), 1)
     local_rank = found.get("local_rank", 0)
@@ -74,8 +76,11 @@ def read_ranks(facts: EnvironmentFacts, variables: Mapping[str, str]) -> Ranks:
     return ranks
 
 
+_MOST_DIGITS = 9
+
+
 def _number(name: str, text: str) -> int:
-    if not (text.strip().isdecimal() and len(text) < 10):
+    if not (text.strip().isdecimal() and len(text) <= _MOST_DIGITS):
         message = f"{name}={text!r} is not a number"
         raise ValueError(message)
     return int(text)

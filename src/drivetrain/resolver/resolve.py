@@ -16,7 +16,7 @@ from drivetrain.base.origin import UNSET, Origin, Sourced
 from drivetrain.base.text import Code
 from drivetrain.machine.snapshot import Machine
 from drivetrain.resolver.catalogue import Catalogue, group_of
-from drivetrain.resolver.collect import FLAGS, Said, collect
+from drivetrain.resolver.collect import FLAGS, collect
 from drivetrain.resolver.facts import Facts
 from drivetrain.resolver.fill import Draft, fill
 from drivetrain.resolver.legacy import LEGACY
@@ -122,7 +122,10 @@ def _proven(question: Question, draft: Draft, found: list[Conflict]) -> Iterator
         proven.append(replace(conflict, fixes=tuple(_distinct(works))))
     if len(found) > 1 and not any(conflict.fixes for conflict in proven):
         choices = product(*(conflict.fixes or ({},) for conflict in found))
-        merged = (_complete({k: v for fix in choice for k, v in fix.items()}, draft) for choice in islice(choices, _MOST_TRIES))
+        merged = (
+            _complete({k: v for fix in choice for k, v in fix.items()}, draft)
+            for choice in islice(choices, _MOST_TRIES)
+        )
         together = next((fix for fix in merged if _resolves(question, fix)), None)
         if together:
             proven[0] = replace(proven[0], fixes=(together,))
@@ -143,7 +146,11 @@ def _resolves(question: Question, fix: Fix) -> bool:
     if not fix:
         return False
     changed = {name: source for name, source in question.arguments.items() if name not in fix}
-    changed |= {name: Sourced(value, Origin.ARGUMENT) for name, value in fix.items() if value is not UNSET and value is not None}
+    changed |= {
+        name: Sourced(value, Origin.ARGUMENT)
+        for name, value in fix.items()
+        if value is not UNSET and value is not None
+    }
     try:
         _, found = _draft(replace(question, arguments=changed))
     except Exception:  # noqa: BLE001 - a hint that cannot even be tried is no hint
@@ -160,7 +167,9 @@ def _complete(fix: Fix, draft: Draft) -> Fix:
             continue
         whole[typed] = _value(draft, "strategy") if typed == "strategy" else UNSET
     if any(said.typed.get(flag) == "plugins" for flag in fix) and "plugins" not in whole:
-        kept = [thing for flag, thing in said.objects.items() if said.typed[flag] == "plugins" and flag not in fix]
+        kept = [
+            thing for flag, thing in said.objects.items() if said.typed[flag] == "plugins" and flag not in fix
+        ]
         whole["plugins"] = kept or UNSET
     for flag, typed in said.typed.items():
         if typed in whole and typed not in (flag, "plugins") and flag not in whole and flag in FLAGS:

@@ -158,7 +158,11 @@ def _problem(facts: StrategyFacts, name: str, value: object) -> str | None:
     if option is None:
         return f"{facts.name!r} has the options: {listed(facts.options)}"
     if not _fits(option, value):
-        kinds = " or ".join(kind.__name__ for kind in option.kinds) if not option.choices else "one of " + listed(map(repr, option.choices))
+        kinds = (
+            " or ".join(kind.__name__ for kind in option.kinds)
+            if not option.choices
+            else "one of " + listed(map(repr, option.choices))
+        )
         limit = "" if option.least is None else f", at least {option.least:g}"
         return f"{name!r} ({option.doc}) is {kinds}{limit}"
     return None
@@ -176,14 +180,21 @@ def _fits(option: Option, value: object) -> bool:
         return _is_plain(value)
     if isinstance(value, float) and not abs(value) < float("inf"):
         return False
-    return option.least is None or (isinstance(value, (int, float)) and (isinstance(value, bool) or value >= option.least))
+    return option.least is None or (
+        isinstance(value, (int, float)) and (isinstance(value, bool) or value >= option.least)
+    )
+
+
+_DEEPEST = 50
 
 
 def _is_plain(value: object, depth: int = 0) -> bool:
     if isinstance(value, dict):
-        return depth < 50 and all(type(key) is str and _is_plain(kept, depth + 1) for key, kept in value.items())
+        return depth < _DEEPEST and all(
+            type(key) is str and _is_plain(kept, depth + 1) for key, kept in value.items()
+        )
     if isinstance(value, list):
-        return depth < 50 and all(_is_plain(kept, depth + 1) for kept in value)
+        return depth < _DEEPEST and all(_is_plain(kept, depth + 1) for kept in value)
     if isinstance(value, float):
         return abs(value) < float("inf")
     return value is None or type(value) in (bool, int, str)

@@ -76,12 +76,26 @@ def _in_mesh_order(members: Members, catalogue: Catalogue) -> Members:
     names = "+".join(name for name, _ in members)
     data = [one.name for one in facts if one.role == "data"]
     alone = [one.name for one in facts if one.role == "alone"]
-    kept = [str(StrategySpec.of((member,))) for member, one in zip(members, facts, strict=True) if one.role == "model"]
-    first = ({"strategy": "+".join(dict.fromkeys([*data[:1], *kept]))},) if data or kept else ({"strategy": facts[0].name},)
+    kept = [
+        str(StrategySpec.of((member,)))
+        for member, one in zip(members, facts, strict=True)
+        if one.role == "model"
+    ]
+    first = (
+        ({"strategy": "+".join(dict.fromkeys([*data[:1], *kept]))},)
+        if data or kept
+        else ({"strategy": facts[0].name},)
+    )
     if alone:
-        raise Problem(f"strategy {alone[0]!r} does not compose", f"of {names!r} it can only stand alone", *first)
+        raise Problem(
+            f"strategy {alone[0]!r} does not compose", f"of {names!r} it can only stand alone", *first
+        )
     if len(data) > 1:
-        raise Problem(f"strategies {data[0]!r} and {data[1]!r} both split the data", "one member splits the data, others the model", *first)
+        raise Problem(
+            f"strategies {data[0]!r} and {data[1]!r} both split the data",
+            "one member splits the data, others the model",
+            *first,
+        )
     if len({one.name for one in facts}) < len(facts):
         raise Problem(f"strategy {names!r} names a member twice", "a member stands once", *first)
     order = {name: AXES.index(catalogue.strategies[name].axes[0]) for name, _ in members}

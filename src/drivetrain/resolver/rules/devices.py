@@ -26,7 +26,9 @@ def devices_are_there(draft: Draft) -> Iterator[Conflict]:
     inside = [index for index in asked.indices or () if index < count]
     fixes: list[dict[str, object]] = [{"devices": inside}] if inside else []
     fixes += [{"devices": count}, {"accelerator": "cpu", "devices": wanted}, {"devices": "auto"}]
-    because = f"this machine has {seen(draft.machine, facts)}" + (f", a run uses at most {facts.most}" if facts.most else "")
+    because = f"this machine has {seen(draft.machine, facts)}" + (
+        f", a run uses at most {facts.most}" if facts.most else ""
+    )
     yield Conflict("plan.devices-missing", f"{what} asked for, {count} there", shown, because, tuple(fixes))
 
 
@@ -57,7 +59,10 @@ def devices_are_one_or_all(draft: Draft) -> Iterator[Conflict]:
     wanted = len(draft.devices.value)
     if not facts.whole_or_one or wanted in (1, count) or wanted > count:
         return
-    shown = {draft.name("devices"): draft.source("devices"), draft.name("accelerator"): draft.source("accelerator")}
+    shown = {
+        draft.name("devices"): draft.source("devices"),
+        draft.name("accelerator"): draft.source("accelerator"),
+    }
     message = f"{wanted} of {count} {facts.name} devices asked for"
     because = f"a {facts.name} node is used with one device or with all {count}"
     yield Conflict("plan.devices-whole", message, shown, because, ({"devices": count}, {"devices": 1}))

@@ -21,5 +21,10 @@ def accelerator_is_there(draft: Draft) -> Iterator[Conflict]:
     message = f"accelerator {asked!r} is not on this machine"
     because = f"this machine has {seen(draft.machine, facts)}; it has: {listed(there)}"
     count = draft.asked.count or len(draft.asked.indices or (0,))
-    fixes = ({"accelerator": "auto"}, {"accelerator": "cpu"}, {"accelerator": "cpu", "devices": count}, {"accelerator": "cpu", "devices": count, "strategy": "auto"})
+    fixes = (
+        {"accelerator": "auto"},
+        {"accelerator": "cpu"},
+        {"accelerator": "cpu", "devices": count},
+        {"accelerator": "cpu", "devices": count, "strategy": "auto"},
+    )
     yield Conflict("plan.accelerator-missing", message, {draft.name("accelerator"): said}, because, fixes)

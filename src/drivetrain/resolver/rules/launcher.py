@@ -24,14 +24,19 @@ def launcher_fits_environment(draft: Draft) -> Iterator[Conflict]:
     """plan.launcher-environment: ranks are started once, by the cluster or by us."""
     facts = draft.catalogue.launchers[draft.launcher.value]
     started = draft.ranks is not None
-    shown = {draft.name("launcher"): draft.source("launcher"), draft.name("environment"): draft.source("environment")}
+    shown = {
+        draft.name("launcher"): draft.source("launcher"),
+        draft.name("environment"): draft.source("environment"),
+    }
     if started and facts.starts_processes:
         message = f"launcher {facts.name!r} would start ranks again, {draft.environment.value} started them"
         because = "each process that the cluster started is one rank already"
         fixes: tuple[dict[str, object], ...] = ({"launcher": "external"}, {"environment": "none"})
         yield Conflict("plan.launcher-environment", message, shown, because, fixes)
     elif facts.name == "external" and not started and draft.environment.value == "none":
-        message = "launcher 'external' needs ranks that somebody started, and no cluster's variables are complete"
+        message = (
+            "launcher 'external' needs ranks that somebody started, and no cluster's variables are complete"
+        )
         because = "torchrun, SLURM, MPI, LSF or Kubeflow set variables that tell each process its rank"
         yield Conflict("plan.launcher-environment", message, shown, because, ({"launcher": "auto"},))
 
@@ -41,23 +46,36 @@ def machine_can_fork(draft: Draft) -> Iterator[Conflict]:
     facts = draft.catalogue.launchers[draft.launcher.value]
     if not facts.needs_fork:
         return
-    shown = {draft.name("launcher"): draft.source("launcher"), draft.name("accelerator"): draft.source("accelerator")}
+    shown = {
+        draft.name("launcher"): draft.source("launcher"),
+        draft.name("accelerator"): draft.source("accelerator"),
+    }
     fixes = ({"launcher": "subprocess"}, {"launcher": "spawn"})
     if not draft.machine.fork:
         because = "this operating system has no fork"
-        yield Conflict("plan.launcher-fork", f"launcher {facts.name!r} cannot fork here", shown, because, fixes)
+        yield Conflict(
+            "plan.launcher-fork", f"launcher {facts.name!r} cannot fork here", shown, because, fixes
+        )
     elif facts.name == "fork" and draft.accelerator.value in draft.machine.touched:
         because = f"this process has used {draft.accelerator.value} already, which does not survive a fork"
-        yield Conflict("plan.launcher-fork", f"launcher {facts.name!r} cannot fork any more", shown, because, fixes)
+        yield Conflict(
+            "plan.launcher-fork", f"launcher {facts.name!r} cannot fork any more", shown, because, fixes
+        )
 
 
 def launcher_fits_strategy(draft: Draft) -> Iterator[Conflict]:
     """plan.launcher-strategy: torch_xla starts its own ranks, and nobody else's."""
     facts = draft.catalogue.launchers[draft.launcher.value]
-    shown = {draft.name("launcher"): draft.source("launcher"), draft.name("strategy"): draft.source("strategy")}
+    shown = {
+        draft.name("launcher"): draft.source("launcher"),
+        draft.name("strategy"): draft.source("strategy"),
+    }
     if facts.accelerators is not None and draft.accelerator.value not in facts.accelerators:
         message = f"launcher {facts.name!r} cannot start ranks on accelerator {draft.accelerator.value!r}"
-        shown = {draft.name("launcher"): draft.source("launcher"), draft.name("accelerator"): draft.source("accelerator")}
+        shown = {
+            draft.name("launcher"): draft.source("launcher"),
+            draft.name("accelerator"): draft.source("accelerator"),
+        }
         because = f"{facts.name!r} starts ranks on: {listed(sorted(facts.accelerators))}"
         yield Conflict("plan.launcher-strategy", message, shown, because, ({"launcher": "auto"},))
         return

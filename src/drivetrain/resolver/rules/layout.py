@@ -21,7 +21,9 @@ def axes_fill_world(draft: Draft) -> Iterator[Conflict]:
     nodes = draft.num_nodes.value
     fixes: list[dict[str, object]] = [{"devices": product // nodes}] if product % nodes == 0 else []
     fixes += [{"strategy": str(_with_size(draft, size))} for size in _divisors(world)]
-    yield Conflict("plan.layout-size", message, shown, "each rank stands at one point of the mesh", tuple(fixes))
+    yield Conflict(
+        "plan.layout-size", message, shown, "each rank stands at one point of the mesh", tuple(fixes)
+    )
 
 
 def one_axis_is_open(draft: Draft) -> Iterator[Conflict]:
@@ -34,7 +36,9 @@ def one_axis_is_open(draft: Draft) -> Iterator[Conflict]:
     data = [member.name for member in draft.strategy_facts if member.role == "data"]
     if len(draft.strategy_facts) == 1 or len(unsized) + bool(data) <= 1:
         return
-    message = f"strategy {str(draft.strategy.value)!r} leaves the size of {' and '.join([*unsized, *data])} open"
+    message = (
+        f"strategy {str(draft.strategy.value)!r} leaves the size of {' and '.join([*unsized, *data])} open"
+    )
     because = "one member takes what the others leave; the others say their size"
     spec = StrategySpec.of(
         tuple(

@@ -24,11 +24,22 @@ def accelerator_computes_in_it(draft: Draft) -> Iterator[Conflict]:
         for facts in draft.catalogue.accelerator_order
         if precision_fits(precision, facts) and is_there(draft.machine, facts)
     ]
-    shown = {draft.name("precision"): draft.source("precision"), draft.name("accelerator"): draft.source("accelerator")}
+    shown = {
+        draft.name("precision"): draft.source("precision"),
+        draft.name("accelerator"): draft.source("accelerator"),
+    }
     message = f"precision {precision.name!r} cannot run on accelerator {accelerator.name!r}"
-    fixes: list[dict[str, object]] = [{"precision": name} for name in _NEAREST if name in able][:2]
+    fixes: list[dict[str, object]] = [
+        {"precision": name} for name in [name for name in _NEAREST if name in able][:2]
+    ]
     fixes += [{"accelerator": name} for name in others[:1]]
-    yield Conflict("plan.precision-accelerator", message, shown, f"{accelerator.name!r} computes in: {listed(able)}", tuple(fixes))
+    yield Conflict(
+        "plan.precision-accelerator",
+        message,
+        shown,
+        f"{accelerator.name!r} computes in: {listed(able)}",
+        tuple(fixes),
+    )
 
 
 def strategy_allows_it(draft: Draft) -> Iterator[Conflict]:
@@ -39,8 +50,13 @@ def strategy_allows_it(draft: Draft) -> Iterator[Conflict]:
             continue
         table = draft.catalogue.precisions
         able = [name for name, facts in table.items() if precision_fits_strategy(facts, member)]
-        shown = {draft.name("precision"): draft.source("precision"), draft.name("strategy"): draft.source("strategy")}
+        shown = {
+            draft.name("precision"): draft.source("precision"),
+            draft.name("strategy"): draft.source("strategy"),
+        }
         message = f"precision {precision.name!r} cannot run under strategy {member.name!r}"
-        instead: list[dict[str, object]] = [{"precision": name} for name in _NEAREST if name in able][:2]
+        instead: list[dict[str, object]] = [
+            {"precision": name} for name in [name for name in _NEAREST if name in able][:2]
+        ]
         because = f"{member.name!r} runs in: {listed(able)}"
         yield Conflict("plan.precision-strategy", message, shown, because, (*instead, {"strategy": "auto"}))

@@ -22,7 +22,10 @@ def strategy_runs_on_accelerator(draft: Draft) -> Iterator[Conflict]:
         fixes: list[dict[str, object]] = [{"accelerator": name} for name in there]
         fixes += [{"accelerator": name, "devices": 1} for name in there]
         fixes += [{"strategy": "auto"}, {"strategy": "auto", "devices": 1}]
-        shown = {draft.name("strategy"): draft.source("strategy"), draft.name("accelerator"): draft.source("accelerator")}
+        shown = {
+            draft.name("strategy"): draft.source("strategy"),
+            draft.name("accelerator"): draft.source("accelerator"),
+        }
         message = f"strategy {member.name!r} cannot run on accelerator {facts.name!r}"
         because = f"{member.name!r} runs on: {listed(other.name for other in able)}"
         yield Conflict("plan.strategy-accelerator", message, shown, because, tuple(fixes))
@@ -36,7 +39,12 @@ def strategy_spans_world(draft: Draft) -> Iterator[Conflict]:
     shown = {draft.name(flag): draft.source(flag) for flag in ("strategy", "devices", "num_nodes")}
     message = f"strategy {draft.strategy.value.name!r} uses one device, {draft.world_size} are asked for"
     because = f"{draft.strategy.value.name!r} has no collectives"
-    fixes = ({"strategy": "auto"}, {"devices": 1}, {"devices": 1, "num_nodes": 1}, {"environment": "none", "devices": 1})
+    fixes = (
+        {"strategy": "auto"},
+        {"devices": 1},
+        {"devices": 1, "num_nodes": 1},
+        {"environment": "none", "devices": 1},
+    )
     yield Conflict("plan.strategy-world", message, shown, because, fixes)
 
 
@@ -52,4 +60,6 @@ def layers_can_be_synchronised(draft: Draft) -> Iterator[Conflict]:
     able = [facts.name for facts in draft.catalogue.strategies.values() if facts.has_layer_sync]
     message = f"strategy {unable[0]!r} cannot synchronise batch norm"
     off = {"sync_batchnorm": False} if flag == "sync_batchnorm" else {"plugins": None}
-    yield Conflict("plan.layer-sync", message, shown, f"these can: {listed(able)}", (off, {"strategy": "ddp"}))
+    yield Conflict(
+        "plan.layer-sync", message, shown, f"these can: {listed(able)}", (off, {"strategy": "ddp"})
+    )

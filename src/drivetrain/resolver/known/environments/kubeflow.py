@@ -8,7 +8,12 @@ FACTS = (
         title="Kubeflow",
         preference=10,
         dialects=(
-            {"rank": "RANK", "world_size": "WORLD_SIZE", "main_address": "MASTER_ADDR", "main_port": "MASTER_PORT"},
+            {
+                "rank": "RANK",
+                "world_size": "WORLD_SIZE",
+                "main_address": "MASTER_ADDR",
+                "main_port": "MASTER_PORT",
+            },
         ),
         also=("KUBERNETES_PORT",),
         absent=("LOCAL_RANK",),

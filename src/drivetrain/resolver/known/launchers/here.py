@@ -4,7 +4,10 @@ from drivetrain.resolver.facts import LauncherFacts
 
 FACTS = (
     LauncherFacts(
-        "none", "one rank, this process", starts_processes=False, runtime="drivetrain.launchers.here:NoLauncher"
+        "none",
+        "one rank, this process",
+        starts_processes=False,
+        runtime="drivetrain.launchers.here:NoLauncher",
     ),
     LauncherFacts(
         "external",

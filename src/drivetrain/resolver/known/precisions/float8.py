@@ -3,7 +3,8 @@
 from drivetrain.resolver.facts import PrecisionFacts
 
 FACTS = (
-    PrecisionFacts("fp8",
+    PrecisionFacts(
+        "fp8",
         "float8 matrix products through torchao",
         ("float8",),
         accelerators=frozenset({"cpu", "cuda"}),

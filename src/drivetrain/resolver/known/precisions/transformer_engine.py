@@ -3,13 +3,15 @@
 from drivetrain.resolver.facts import PrecisionFacts
 
 FACTS = (
-    PrecisionFacts("transformer-engine",
+    PrecisionFacts(
+        "transformer-engine",
         "float8 through transformer-engine, bfloat16 elsewhere",
         accelerators=frozenset({"cuda"}),
         strategies=frozenset({"single", "ddp", "fsdp", "hsdp"}),
         packages=("transformer-engine",),
     ),
-    PrecisionFacts("transformer-engine-float16",
+    PrecisionFacts(
+        "transformer-engine-float16",
         "float8 through transformer-engine, float16 elsewhere",
         accelerators=frozenset({"cuda"}),
         strategies=frozenset({"single", "ddp", "fsdp", "hsdp"}),

@@ -4,7 +4,9 @@ from drivetrain.resolver.facts import CheckpointIOFacts, LayerSyncFacts
 
 FACTS = (
     CheckpointIOFacts(
-        "local", "one .ckpt file, written whole or not at all", runtime="drivetrain.checkpoint_io.local:LocalCheckpointIO"
+        "local",
+        "one .ckpt file, written whole or not at all",
+        runtime="drivetrain.checkpoint_io.local:LocalCheckpointIO",
     ),
     CheckpointIOFacts("sharded", "a folder of shards (torch.distributed.checkpoint)"),
     LayerSyncFacts("batchnorm", "torch's SyncBatchNorm"),

@@ -11,7 +11,9 @@ _FACTS = StrategyFacts(
     axes=("cp",),
     role="model",
     options={
-        "size": Option(None, "number of ranks on this axis; the rest of the world when not said", (int,), least=1),
+        "size": Option(
+            None, "number of ranks on this axis; the rest of the world when not said", (int,), least=1
+        ),
         "process_group_backend": Option(None, "carries collectives: gloo, nccl, ...", (str,)),
         "timeout_s": Option(1800.0, "longest wait in a collective, seconds", (float,), least=1),
     },

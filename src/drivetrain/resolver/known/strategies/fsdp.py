@@ -11,14 +11,28 @@ _FACTS = StrategyFacts(
     axes=("dp_shard",),
     role="data",
     options={
-        "reshard_after_forward": Option(True, "free full parameters after forward (ZeRO-3); false keeps them (ZeRO-2)"),
+        "reshard_after_forward": Option(
+            True, "free full parameters after forward (ZeRO-3); false keeps them (ZeRO-2)"
+        ),
         "cpu_offload": Option(False, "keep shards in the machine's memory"),
         "activation_checkpointing": Option(False, "recompute activations in backward"),
         "min_num_params": Option(None, "wrap modules with at least so many parameters", (int,), least=1),
         "process_group_backend": Option(None, "carries collectives: gloo, nccl, ...", (str,)),
         "timeout_s": Option(1800.0, "longest wait in a collective, seconds", (float,), least=1),
     },
-    precisions=frozenset({"32-true", "64-true", "16-true", "bf16-true", "16-mixed", "bf16-mixed", "fp8", "transformer-engine", "transformer-engine-float16"}),
+    precisions=frozenset(
+        {
+            "32-true",
+            "64-true",
+            "16-true",
+            "bf16-true",
+            "16-mixed",
+            "bf16-mixed",
+            "fp8",
+            "transformer-engine",
+            "transformer-engine-float16",
+        }
+    ),
     has_layer_sync=True,
     checkpoint_io="sharded",
 )
