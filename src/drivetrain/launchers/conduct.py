@@ -87,10 +87,10 @@ def _take_part(body: Callable[[Place], T], place: Place, watch: Watch, *, import
         error = caught
     try:
         own = _own_report(place.ranks.rank, error, watch)
-        late = watch.settle(own if error is not None else None, place.timeout_s)
-        verdict = judge(own, error, watch.reports, imports_main=imports_main)
-        if verdict is None and late:
-            verdict = Verdict(stuck(late, own, place.timeout_s))
+        running = watch.settle(own if error is not None else None, place.timeout_s)
+        verdict = judge(own, error, watch.reports, running=running, imports_main=imports_main)
+        if verdict is None and running:
+            verdict = Verdict(stuck(running, own, place.timeout_s))
         if verdict is None:
             return results[0]
         if verdict.is_own:

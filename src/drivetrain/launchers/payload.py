@@ -9,10 +9,13 @@ from __future__ import annotations
 import io
 import pickle
 import sys
+import types
 from typing import Any
 
 from drivetrain.base.errors import LaunchError
 from drivetrain.launchers.unpicklable import find_unpicklable
+
+_BLANKED = "<dynamic-code>"
 
 
 def pack(work: object) -> bytes:
@@ -35,6 +38,10 @@ def pack(work: object) -> bytes:
                 and getattr(main, str(name), None) is obj
             ):
                 used[str(name)] = obj
+            if isinstance(obj, types.CodeType):
+                # Cloudpickle blanks the file's name; tracebacks of other ranks shall show their lines.
+                make, parts = self.dispatch_table[types.CodeType](obj)
+                return make, tuple(obj.co_filename if part == _BLANKED else part for part in parts)
             return super().reducer_override(obj)
 
     buffer = io.BytesIO()

@@ -29,12 +29,18 @@ class Verdict:
 
 
 def judge(
-    own: Report, error: BaseException | None, others: Mapping[int, Report], *, imports_main: bool = False
+    own: Report,
+    error: BaseException | None,
+    others: Mapping[int, Report],
+    *,
+    running: Sequence[int] = (),
+    imports_main: bool = False,
 ) -> Verdict | None:
     """Return what to raise; None when every rank did its work.
 
     An exception that torch raises because a peer is gone never comes first while there is another
-    one. Of several others the earliest comes first; of equal ones the caller's own.
+    one. Of several others the earliest comes first; of equal ones the caller's own. ``running`` are
+    the ranks of which nothing is known yet.
     """
     failed = [report for report in others.values() if report.how != "done"]
     if error is None and not failed:
@@ -46,8 +52,9 @@ def judge(
     if first is not own or error is None:
         return _of_peer(first, [report for report in candidates if report is not first], own, imports_main)
     done = sorted(report.rank for report in others.values() if report.how == "done")
-    if own.leaves_with_zero and not all(report.leaves_with_zero for report in others.values()):
-        return Verdict(_left(own, f"rank {own.rank} left by sys.exit()", sorted(others), failed), error)
+    staying = [*running, *(rank for rank, report in others.items() if not report.leaves_with_zero)]
+    if own.leaves_with_zero and staying:
+        return Verdict(_left(own, f"rank {own.rank} left by sys.exit()", sorted(staying), failed), error)
     if own.is_consequence and done:
         message = f"{_ranks(done)} had ended while rank {own.rank} still communicated"
         return Verdict(_left(own, message, [own.rank], failed), error)

@@ -77,7 +77,7 @@ class Watch:
             self._changed.notify_all()
 
     def settle(self, own: Report | None, timeout_s: float) -> list[int]:
-        """Wait until it is clear how the launch ended; return the ranks that did not end in time.
+        """Wait until it is clear how the launch ended; return the ranks that still run.
 
         ``own`` is the caller's failure; None when it has done its work and the others may go on.
         """
@@ -90,7 +90,7 @@ class Watch:
         else:
             self._wait(lambda: self._is_over() or self._has_cause(), _GRACE_S)
         with self._changed:
-            return [] if self._has_failure() or own else sorted(self._peers.keys() - self._ended)
+            return sorted(self._peers.keys() - self._ended)
 
     def end(self) -> None:
         """End every process that still runs, with what it started; return when none is left."""
