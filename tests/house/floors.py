@@ -167,7 +167,7 @@ def imports_go_down(package: list[File]) -> Iterator[str]:
                 continue
             if there not in FLOOR:
                 if here < PUBLIC_FLOOR:
-                    text = f"imports {one.name}: below floor {PUBLIC_FLOOR} a name comes from its own module"
+                    text = f"imports {one.name}: no such room; below floor {PUBLIC_FLOOR}, import from rooms"
                     yield file.breach(one.line, text)
             elif FLOOR[there] >= here:
                 text = f"floor {here} ({file.room}) imports floor {FLOOR[there]} ({there}): {one.name}"
