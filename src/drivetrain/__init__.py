@@ -11,6 +11,9 @@ from typing import Any
 from drivetrain._version import __version__
 
 _HOMES = {
+    "accelerators.accelerator": ("Accelerator",),
+    "accelerators.cpu": ("CPUAccelerator",),
+    "accelerators.cuda": ("CUDAAccelerator",),
     "base.errors": (
         "BuildError",
         "CheckpointError",
@@ -28,7 +31,28 @@ _HOMES = {
         "TrainerError",
     ),
     "base.origin": ("Origin", "Sourced"),
+    "callbacks.callback": ("Callback",),
+    "callbacks.checkpoint": ("ModelCheckpoint",),
+    "callbacks.line_progress": ("LineProgress",),
+    "callbacks.rich_progress": ("RichProgress",),
+    "checkpoint_io.checkpoint_io": ("CheckpointIO",),
+    "checkpoint_io.local": ("LocalCheckpointIO",),
+    "collectives.collectives": ("Collectives",),
+    "collectives.place": ("Place",),
+    "environments.environment": ("ClusterEnvironment",),
+    "environments.kubeflow": ("KubeflowEnvironment",),
+    "environments.lsf": ("LSFEnvironment",),
+    "environments.mpi": ("MPIEnvironment",),
+    "environments.slurm": ("SLURMEnvironment",),
+    "environments.torchrun": ("TorchrunEnvironment",),
+    "launchers.launcher": ("Launcher",),
+    "loops.fit_result": ("FitResult",),
     "machine.snapshot": ("Machine",),
+    "modules.datamodule": ("DataModule",),
+    "modules.module": ("Module",),
+    "precision.mixed": ("MixedPrecision",),
+    "precision.precision": ("Precision",),
+    "precision.true": ("TruePrecision",),
     "resolver.facts": (
         "AcceleratorFacts",
         "CheckpointIOFacts",
@@ -58,6 +82,8 @@ _HOMES = {
     "resolver.known.strategies.xla": ("XLAStrategy",),
     "resolver.known.strategies.xla_fsdp": ("XLAFSDPStrategy",),
     "resolver.known.strategies.zero1": ("ZeRO1Strategy",),
+    "strategies.strategy": ("Parts", "Strategy"),
+    "trainer": ("Trainer",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 _OLD_NAMES = "resolver.old_names"

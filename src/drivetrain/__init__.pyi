@@ -1,6 +1,9 @@
 """Public names; written by scripts/generate_stub.py."""
 
 from drivetrain._version import __version__ as __version__
+from drivetrain.accelerators.accelerator import Accelerator as Accelerator
+from drivetrain.accelerators.cpu import CPUAccelerator as CPUAccelerator
+from drivetrain.accelerators.cuda import CUDAAccelerator as CUDAAccelerator
 from drivetrain.base.errors import BuildError as BuildError
 from drivetrain.base.errors import CheckpointError as CheckpointError
 from drivetrain.base.errors import CollectiveError as CollectiveError
@@ -17,7 +20,28 @@ from drivetrain.base.errors import RankFailure as RankFailure
 from drivetrain.base.errors import TrainerError as TrainerError
 from drivetrain.base.origin import Origin as Origin
 from drivetrain.base.origin import Sourced as Sourced
+from drivetrain.callbacks.callback import Callback as Callback
+from drivetrain.callbacks.checkpoint import ModelCheckpoint as ModelCheckpoint
+from drivetrain.callbacks.line_progress import LineProgress as LineProgress
+from drivetrain.callbacks.rich_progress import RichProgress as RichProgress
+from drivetrain.checkpoint_io.checkpoint_io import CheckpointIO as CheckpointIO
+from drivetrain.checkpoint_io.local import LocalCheckpointIO as LocalCheckpointIO
+from drivetrain.collectives.collectives import Collectives as Collectives
+from drivetrain.collectives.place import Place as Place
+from drivetrain.environments.environment import ClusterEnvironment as ClusterEnvironment
+from drivetrain.environments.kubeflow import KubeflowEnvironment as KubeflowEnvironment
+from drivetrain.environments.lsf import LSFEnvironment as LSFEnvironment
+from drivetrain.environments.mpi import MPIEnvironment as MPIEnvironment
+from drivetrain.environments.slurm import SLURMEnvironment as SLURMEnvironment
+from drivetrain.environments.torchrun import TorchrunEnvironment as TorchrunEnvironment
+from drivetrain.launchers.launcher import Launcher as Launcher
+from drivetrain.loops.fit_result import FitResult as FitResult
 from drivetrain.machine.snapshot import Machine as Machine
+from drivetrain.modules.datamodule import DataModule as DataModule
+from drivetrain.modules.module import Module as Module
+from drivetrain.precision.mixed import MixedPrecision as MixedPrecision
+from drivetrain.precision.precision import Precision as Precision
+from drivetrain.precision.true import TruePrecision as TruePrecision
 from drivetrain.resolver.facts import AcceleratorFacts as AcceleratorFacts
 from drivetrain.resolver.facts import CheckpointIOFacts as CheckpointIOFacts
 from drivetrain.resolver.facts import EnvironmentFacts as EnvironmentFacts
@@ -46,5 +70,8 @@ from drivetrain.resolver.plan import Plan as Plan
 from drivetrain.resolver.ranks import Ranks as Ranks
 from drivetrain.resolver.spec import NamedSpec as NamedSpec
 from drivetrain.resolver.spec import StrategySpec as StrategySpec
+from drivetrain.strategies.strategy import Parts as Parts
+from drivetrain.strategies.strategy import Strategy as Strategy
+from drivetrain.trainer import Trainer as Trainer
 
 __all__: list[str]
