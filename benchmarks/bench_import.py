@@ -29,7 +29,7 @@ PUBLIC = "import drivetrain\nfor name in drivetrain.__all__: getattr(drivetrain,
 
 
 def measure(first: str, second: str = "") -> tuple[float, float, set[str], set[str]]:
-    """Return both steps' median seconds, the modules after the first and those that the second adds."""
+    """Return each step's median seconds, the modules after the first, and those added by the second."""
     runs = []
     for _ in range(RUNS):
         script = SCRIPT.format(first=first, second=second)
