@@ -8,6 +8,7 @@ from typing import Any, ClassVar, final
 import torch
 
 from drivetrain.base.tree import map_leaves
+from drivetrain.resolver.facts import AcceleratorFacts
 
 
 class Accelerator(ABC):
@@ -18,6 +19,11 @@ class Accelerator(ABC):
 
     name: ClassVar[str]
     """The flag's value, and torch's device type."""
+
+    @property
+    @abstractmethod
+    def facts(self) -> AcceleratorFacts:
+        """What this accelerator declares about itself; the resolver reads it from the object."""
 
     @abstractmethod
     def device(self, device_id: int) -> torch.device:

@@ -9,6 +9,8 @@ from typing import final
 import torch
 
 from drivetrain.accelerators.accelerator import Accelerator
+from drivetrain.resolver.facts import AcceleratorFacts
+from drivetrain.resolver.known.accelerators import cpu as known
 
 
 @final
@@ -16,6 +18,11 @@ class CPUAccelerator(Accelerator):
     """The processor: every rank computes on the one ``cpu`` device."""
 
     name = "cpu"
+
+    @property
+    def facts(self) -> AcceleratorFacts:
+        """Return the facts of ``cpu``."""
+        return known.FACTS[0]
 
     def device(self, device_id: int) -> torch.device:  # noqa: ARG002 - on CPU an id is a process's number
         """Return ``cpu``, whatever the process's number."""

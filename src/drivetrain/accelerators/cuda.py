@@ -7,6 +7,8 @@ from typing import final
 import torch
 
 from drivetrain.accelerators.accelerator import Accelerator
+from drivetrain.resolver.facts import AcceleratorFacts
+from drivetrain.resolver.known.accelerators import cuda as known
 from drivetrain.base.errors import BuildError
 
 
@@ -15,6 +17,11 @@ class CUDAAccelerator(Accelerator):
     """One GPU a rank."""
 
     name = "cuda"
+
+    @property
+    def facts(self) -> AcceleratorFacts:
+        """Return the facts of ``cuda``."""
+        return known.FACTS[0]
 
     def device(self, device_id: int) -> torch.device:
         """Return ``cuda:<device_id>``."""

@@ -6,11 +6,18 @@ import os
 from abc import ABC, abstractmethod
 from typing import Any, TypeAlias
 
+from drivetrain.resolver.facts import CheckpointIOFacts
+
 StrPath: TypeAlias = "str | os.PathLike[str]"
 
 
 class CheckpointIO(ABC):
     """One way of storing checkpoints. Called on rank 0 for a checkpoint that is one file."""
+
+    @property
+    @abstractmethod
+    def facts(self) -> CheckpointIOFacts:
+        """What this way declares about itself; the resolver reads it from the object."""
 
     @abstractmethod
     def save(self, checkpoint: dict[str, Any], path: StrPath) -> None:

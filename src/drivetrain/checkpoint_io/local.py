@@ -14,6 +14,12 @@ import torch
 from drivetrain.base.errors import CheckpointError
 from drivetrain.checkpoint_io.checkpoint_io import CheckpointIO, StrPath
 from drivetrain.checkpoint_io.plain import check_plain
+from drivetrain.resolver.facts import CheckpointIOFacts
+from drivetrain.resolver.known.storage import local as known
+
+_FACTS = next(
+    facts for facts in known.FACTS if isinstance(facts, CheckpointIOFacts) and facts.name == "local"
+)
 
 
 @final
@@ -24,6 +30,11 @@ class LocalCheckpointIO(CheckpointIO):
     stray ``.<name>.<hex>.tmp``. Paths with a protocol (``memory://``, ``s3://``) go through fsspec, whose
     stores show an object only when it is whole.
     """
+
+    @property
+    def facts(self) -> CheckpointIOFacts:
+        """Return the facts of ``local``."""
+        return _FACTS
 
     def save(self, checkpoint: dict[str, Any], path: StrPath) -> None:
         """Write, sync, rename, sync the folder."""
@@ -129,7 +140,12 @@ def _unreadable(name: str, error: pickle.UnpicklingError) -> CheckpointError:
     return CheckpointError(
         "checkpoint.unsafe",
         f"{name} holds more than tensors and plain containers; nothing in it was run",
-        values={"path": name, "torch says": next((line for line in text.splitlines() if "GLOBAL" in line or "Unsupported" in line), text)},
+        values={
+            "path": name,
+            "torch says": next(
+                (line for line in text.splitlines() if "GLOBAL" in line or "Unsupported" in line), text
+            ),
+        },
         because="a pickle can run any code, so only tensors and plain containers are read",
         hint="if you trust whoever wrote the file, pass weights_only=False",
     )

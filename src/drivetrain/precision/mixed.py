@@ -8,7 +8,10 @@ from typing import Any, final
 import torch
 
 from drivetrain.precision.precision import Precision
+from drivetrain.resolver.facts import PrecisionFacts
+from drivetrain.resolver.known.precisions import mixed as known
 
+_FACTS = {facts.name: facts for facts in known.FACTS}
 _TYPES = {"bf16-mixed": torch.bfloat16}
 
 
@@ -23,6 +26,11 @@ class MixedPrecision(Precision):
     def __init__(self, name: str = "bf16-mixed") -> None:
         self.name = name
         self._dtype = _TYPES[name]
+
+    @property
+    def facts(self) -> PrecisionFacts:
+        """Return the facts of the format."""
+        return _FACTS[self.name]
 
     def convert_module(self, module: torch.nn.Module) -> None:
         """Leave the module as it is: float32."""

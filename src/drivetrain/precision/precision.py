@@ -9,6 +9,7 @@ from typing import Any, final
 import torch
 
 from drivetrain.base.tree import map_leaves
+from drivetrain.resolver.facts import PrecisionFacts
 
 
 class Precision(ABC):
@@ -19,6 +20,11 @@ class Precision(ABC):
     """
 
     name: str
+
+    @property
+    @abstractmethod
+    def facts(self) -> PrecisionFacts:
+        """What this precision declares about itself; the resolver reads it from the object."""
 
     @abstractmethod
     def convert_module(self, module: torch.nn.Module) -> None:

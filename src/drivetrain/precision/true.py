@@ -8,7 +8,10 @@ from typing import Any, final
 import torch
 
 from drivetrain.precision.precision import Precision
+from drivetrain.resolver.facts import PrecisionFacts
+from drivetrain.resolver.known.precisions import true as known
 
+_FACTS = {facts.name: facts for facts in known.FACTS}
 _TYPES = {"32-true": torch.float32, "64-true": torch.float64}
 
 
@@ -23,6 +26,11 @@ class TruePrecision(Precision):
     def __init__(self, name: str = "32-true") -> None:
         self.name = name
         self._dtype = _TYPES[name]
+
+    @property
+    def facts(self) -> PrecisionFacts:
+        """Return the facts of the format."""
+        return _FACTS[self.name]
 
     def convert_module(self, module: torch.nn.Module) -> None:
         """Widen to float64 where asked; float32 is what modules are built in."""
