@@ -23,7 +23,8 @@ before = set(sys.modules)
 start = time.perf_counter()
 {second}
 seconds["second"] = time.perf_counter() - start
-print(json.dumps({{"seconds": seconds, "added": sorted(set(sys.modules) - before), "before": sorted(before)}}))
+added = set(sys.modules) - before
+print(json.dumps({{"seconds": seconds, "before": list(before), "added": list(added)}}))
 """
 PUBLIC = "import drivetrain\nfor name in drivetrain.__all__: getattr(drivetrain, name)"
 
