@@ -18,7 +18,10 @@ class Code(str):
 def show(value: object) -> str:
     """Return ``repr(value)``, shortened, and never an exception from a hostile ``__repr__``."""
     try:
-        text = str(value) if isinstance(value, Code) else repr(value)
+        # The default repr tells an address, which is of no use and differs from run to run.
+        is_bare = type(value).__repr__ is object.__repr__
+        text = f"{type(value).__name__}(...)" if is_bare else repr(value)
+        text = str(value) if isinstance(value, Code) else text
         text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     except Exception as error:  # noqa: BLE001 - a repr may raise anything; an error message must not
         text = f"<{type(value).__name__} object, repr failed with {type(error).__name__}>"
