@@ -29,6 +29,19 @@ T = TypeVar("T")
 MOST_NODES = 65_536
 MOST_PROCESSES = 4_096
 """More processes on one machine's CPU than this are a slip, not a plan."""
+_CODES = {
+    "accelerator": "plan.accelerator-value",
+    "devices": "plan.devices-value",
+    "num_nodes": "plan.num-nodes-value",
+    "strategy": "plan.strategy-value",
+    "launcher": "plan.launcher-value",
+    "environment": "plan.environment-value",
+    "precision": "plan.precision-value",
+    "checkpoint_io": "plan.checkpoint-io-value",
+    "layer_sync": "plan.layer-sync-value",
+    "sync_batchnorm": "plan.sync-batchnorm-value",
+}
+"""By flag: the code of a value that cannot be read. Written out, so that each can be found by search."""
 
 
 @dataclass
@@ -111,9 +124,10 @@ def _read(draft: Draft, flag: str, parse: Callable[[Sourced[Any]], T | None]) ->
         value = parse(source)
     except Problem as problem:
         typed = draft.name(flag)
-        code = f"plan.{flag.replace('_', '-')}-value"
         fixes = (*problem.fixes, {typed: UNSET})
-        draft.said.conflicts.append(Conflict(code, problem.message, {typed: source}, problem.because, fixes))
+        draft.said.conflicts.append(
+            Conflict(_CODES[flag], problem.message, {typed: source}, problem.because, fixes)
+        )
         draft.broken.add(flag)
         return None
     return None if value is None else Sourced(value, source.origin, source.reason)
