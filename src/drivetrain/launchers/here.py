@@ -81,7 +81,8 @@ class ExternalLauncher(Launcher):
                 return body(place)
             except BaseException as error:
                 report = Report.of(error, place.ranks.rank)
-                print(f"drivetrain: {report.headline}", file=sys.stderr, flush=True)  # noqa: T201 - for the log
+                why = ", as a consequence of another rank's failure" if report.is_consequence else ""
+                print(f"drivetrain: {report.headline}{why}", file=sys.stderr, flush=True)
                 raise
 
     def _place(self, plan: Plan) -> Place:

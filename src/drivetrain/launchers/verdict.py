@@ -95,7 +95,7 @@ def _of_peer(first: Report, also: Sequence[Report], own: Report, imports_main: b
     if first.how == "died" and own.where:
         values[f"rank {own.rank}"] = Code(f"was at {own.where}")
     failure = RankFailure(
-        f"rank.{first.how}",
+        "rank.died" if first.how == "died" else "rank.failed",
         first.headline.removesuffix("."),
         values=values,
         hint=_HINTS.get(first.exit_code or 0, ""),
