@@ -7,9 +7,10 @@ from typing import final
 import torch
 
 from drivetrain.accelerators.accelerator import Accelerator
+from drivetrain.base.errors import BuildError
+from drivetrain.machine import probe
 from drivetrain.resolver.facts import AcceleratorFacts
 from drivetrain.resolver.known.accelerators import cuda as known
-from drivetrain.base.errors import BuildError
 
 
 @final
@@ -46,11 +47,7 @@ class CUDAAccelerator(Accelerator):
 
     def memory_bytes(self, device: torch.device) -> dict[str, int]:
         """Return bytes in use, the peak, and what torch has reserved."""
-        return {
-            "used": torch.cuda.memory_allocated(device),
-            "peak": torch.cuda.max_memory_allocated(device),
-            "reserved": torch.cuda.memory_reserved(device),
-        }
+        return probe.device_memory("cuda", device.index)
 
     def rng_state(self, device: torch.device) -> torch.Tensor | None:
         """Return this GPU's generator state."""

@@ -52,7 +52,7 @@ class Callback:
         """Before the first batch of an epoch; not again when it is resumed midway."""
 
     @unused
-    def on_train_batch_start(self, trainer: Run, module: Module, batch: Any, batch_idx: int) -> int | None:  # noqa: ANN401 - a batch may be anything
+    def on_train_batch_start(self, trainer: Run, module: Module, batch: Any, batch_idx: int) -> int | None:
         """Before each step; returning -1 ends the epoch."""
 
     @unused
@@ -68,11 +68,15 @@ class Callback:
         """Gradients are there, averaged over ranks."""
 
     @unused
-    def on_before_optimizer_step(self, trainer: Run, module: Module, optimizer: torch.optim.Optimizer) -> None:
+    def on_before_optimizer_step(
+        self, trainer: Run, module: Module, optimizer: torch.optim.Optimizer
+    ) -> None:
         """Before parameters change."""
 
     @unused
-    def on_train_batch_end(self, trainer: Run, module: Module, outputs: Any, batch: Any, batch_idx: int) -> None:  # noqa: ANN401 - a batch may be anything
+    def on_train_batch_end(
+        self, trainer: Run, module: Module, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
         """After each step; counters and step schedulers have moved."""
 
     @unused
@@ -84,11 +88,15 @@ class Callback:
         """After on_validation_start."""
 
     @unused
-    def on_validation_batch_start(self, trainer: Run, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:  # noqa: ANN401 - a batch may be anything
+    def on_validation_batch_start(
+        self, trainer: Run, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
         """Before each batch, on the rank that has it."""
 
     @unused
-    def on_validation_batch_end(self, trainer: Run, module: Module, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:  # noqa: ANN401 - a batch may be anything
+    def on_validation_batch_end(
+        self, trainer: Run, module: Module, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
         """After each batch, with what the step returned."""
 
     @unused
@@ -124,11 +132,15 @@ class Callback:
         """After on_test_start."""
 
     @unused
-    def on_test_batch_start(self, trainer: Run, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:  # noqa: ANN401 - a batch may be anything
+    def on_test_batch_start(
+        self, trainer: Run, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
         """Before each batch, on the rank that has it."""
 
     @unused
-    def on_test_batch_end(self, trainer: Run, module: Module, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:  # noqa: ANN401 - a batch may be anything
+    def on_test_batch_end(
+        self, trainer: Run, module: Module, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
         """After each batch, with what the step returned."""
 
     @unused
@@ -148,11 +160,15 @@ class Callback:
         """After on_predict_start."""
 
     @unused
-    def on_predict_batch_start(self, trainer: Run, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:  # noqa: ANN401 - a batch may be anything
+    def on_predict_batch_start(
+        self, trainer: Run, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
         """Before each batch, on the rank that has it."""
 
     @unused
-    def on_predict_batch_end(self, trainer: Run, module: Module, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:  # noqa: ANN401 - a batch may be anything
+    def on_predict_batch_end(
+        self, trainer: Run, module: Module, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
         """After each batch, with what the step returned."""
 
     @unused

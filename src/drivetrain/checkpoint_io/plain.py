@@ -25,6 +25,6 @@ def check_plain(checkpoint: dict[str, Any], path: object) -> None:
                 "checkpoint.not-plain",
                 f"the checkpoint's entry {entry} is a {type(leaf).__name__}",
                 values={"path": str(path), "entry": entry, "value": leaf},
-                because="a checkpoint holds tensors, numbers, texts, lists, tuples and dicts, so that reading it is safe",
+                because="tensors, numbers, texts, lists, tuples and dicts are what can be read back safely",
                 hint="turn it into those in the state_dict or the hook that put it there",
             )

@@ -23,7 +23,7 @@ from drivetrain.data.workers import SeededDataset, Tagged
 class Share(NamedTuple):
     """What one rank's batch is in its step."""
 
-    index: int
+    number: int
     """Its number in the epoch's order of all batches."""
     size: int
     """Its samples; 0 for a stand-in that only keeps the ranks together."""
@@ -31,6 +31,8 @@ class Share(NamedTuple):
     """What the loss is multiplied with, so that the ranks' average is the mean over all samples."""
     consumed: int
     """Batches of the epoch that are used up once this step is done, over all ranks."""
+    total: int
+    """Samples of the step, over all ranks."""
 
 
 class Feed(ABC):
@@ -66,7 +68,15 @@ class Slice(NamedTuple):
     world_size: int = 1
 
 
-def make_feed(source: Any, name: str, limit: float, seed: int, rank: int, world_size: int) -> Feed:  # noqa: ANN401, PLR0913 - six facts
+def make_feed(
+    source: Any,
+    name: str,
+    limit_name: str,
+    limit: float,
+    seed: int,
+    rank: int = 0,
+    world_size: int = 1,
+) -> Feed:
     """Return the feed of a loader or of any iterable of batches.
 
     Raises:
@@ -79,16 +89,16 @@ def make_feed(source: Any, name: str, limit: float, seed: int, rank: int, world_
         _check_loader(source, name, world_size)
         keeps_iteration = type(source).__iter__ is DataLoader.__iter__
         if keeps_iteration and not isinstance(source.dataset, IterableDataset):
-            return IndexedFeed(source, name, limit, seed, place)
+            return IndexedFeed(source, (limit_name, limit), seed, place)
     elif not isinstance(source, Iterable) or isinstance(source, (Mapping, str)):
         raise DataError(
             "data.not-iterable",
             f"{name} is a {type(source).__name__}, which gives no batches",
             values={name: source},
-            because="a loader is a DataLoader or another iterable of batches that can be read again each epoch",
+            because="a loader is a DataLoader or another iterable of batches, read again each epoch",
             hint="pass one torch.utils.data.DataLoader",
         )
-    return PlainFeed(source, name, limit, seed, place)
+    return PlainFeed(source, name, (limit_name, limit), seed, place)
 
 
 def _check_loader(loader: DataLoader[Any], name: str, world_size: int) -> None:
@@ -112,7 +122,7 @@ def _check_loader(loader: DataLoader[Any], name: str, world_size: int) -> None:
         )
 
 
-def _share_out(stream: Iterator[Any], sizes: Any, place: Slice, start: int) -> Iterator[tuple[Any, Share]]:  # noqa: ANN401
+def _share_out(stream: Iterator[Any], sizes: Any, place: Slice, start: int) -> Iterator[tuple[Any, Share]]:
     """Yield this rank's entry of each group of N, weighted by its part of the group's samples."""
     rank, world_size = place
     index = start
@@ -121,17 +131,18 @@ def _share_out(stream: Iterator[Any], sizes: Any, place: Slice, start: int) -> I
         consumed, total = index + len(group), sum(found)
         if rank < len(group):
             weight = found[rank] * world_size / total if total else 1.0
-            yield group[rank], Share(index + rank, found[rank], weight, consumed)
+            yield group[rank], Share(index + rank, found[rank], weight, consumed, total)
         else:
-            yield group[0], Share(index, 0, 0.0, consumed)
+            yield group[0], Share(index, 0, 0.0, consumed, total)
         index = consumed
 
 
-def _dealt(stream: Iterator[Any], sizes: Any, place: Slice) -> Iterator[tuple[Any, Share]]:  # noqa: ANN401
+def _dealt(stream: Iterator[Any], sizes: Any, place: Slice) -> Iterator[tuple[Any, Share]]:
     """Yield every N-th entry, none invented."""
     for index, entry in enumerate(stream):
         if index % place.world_size == place.rank:
-            yield entry, Share(index, sizes(entry), 1.0, index + 1)
+            size = sizes(entry)
+            yield entry, Share(index, size, 1.0, index + 1, size)
 
 
 @final
@@ -143,14 +154,14 @@ class IndexedFeed(Feed):
 
     replays = False
 
-    def __init__(self, loader: DataLoader[Any], name: str, limit: float, seed: int, place: Slice) -> None:
+    def __init__(self, loader: DataLoader[Any], limit: tuple[str, float], seed: int, place: Slice) -> None:
         self._stream = IndexStream(loader, seed)
         self._place, self._seed = place, seed
         try:
             total: int | None = len(self._stream)
         except (TypeError, NotImplementedError):
             total = None
-        self.num_batches = limited(name, limit, total, place.world_size)
+        self.num_batches = limited(*limit, total, place.world_size)
         self._picks = _Picks()
         self._generator = torch.Generator()
         self._tags = loader.num_workers > 0
@@ -170,7 +181,7 @@ class IndexedFeed(Feed):
         """Let the workers go."""
         self._loader._iterator = None  # noqa: SLF001 - torch has no public way to end persistent workers
 
-    def _size(self, indices: Any) -> int:  # noqa: ANN401 - a list, or one index
+    def _size(self, indices: Any) -> int:
         return len(indices) if self._stream.is_batched else 1
 
     def _fetch(self, picked: Iterator[tuple[Any, Share]], seed: int) -> Iterator[tuple[Any, Share]]:
@@ -184,7 +195,7 @@ class IndexedFeed(Feed):
     def _indices(self, picked: Iterator[tuple[Any, Share]], shares: deque[Share], seed: int) -> Iterator[Any]:
         for indices, share in picked:
             shares.append(share)
-            yield Tagged(indices, mix(seed, share.index)) if self._tags else indices
+            yield Tagged(indices, mix(seed, share.number)) if self._tags else indices
 
 
 @final
@@ -198,7 +209,9 @@ class _Picks:
         return self.source
 
 
-def _twin(loader: DataLoader[Any], picks: _Picks, generator: torch.Generator, *, is_batched: bool) -> DataLoader[Any]:
+def _twin(
+    loader: DataLoader[Any], picks: _Picks, generator: torch.Generator, *, is_batched: bool
+) -> DataLoader[Any]:
     kept: dict[str, Any] = {
         "num_workers": loader.num_workers,
         "collate_fn": loader.collate_fn,
@@ -212,7 +225,9 @@ def _twin(loader: DataLoader[Any], picks: _Picks, generator: torch.Generator, *,
         kept["multiprocessing_context"] = loader.multiprocessing_context
         kept["prefetch_factor"] = loader.prefetch_factor
         kept["persistent_workers"] = loader.persistent_workers
-    chosen: dict[str, Any] = {"batch_sampler": picks} if is_batched else {"batch_size": None, "sampler": picks}
+    chosen: dict[str, Any] = (
+        {"batch_sampler": picks} if is_batched else {"batch_size": None, "sampler": picks}
+    )
     return DataLoader(dataset, generator=generator, **chosen, **kept)
 
 
@@ -222,13 +237,15 @@ class PlainFeed(Feed):
 
     replays = True
 
-    def __init__(self, source: Iterable[Any], name: str, limit: float, seed: int, place: Slice) -> None:
+    def __init__(
+        self, source: Iterable[Any], name: str, limit: tuple[str, float], seed: int, place: Slice
+    ) -> None:
         self._source, self._name, self._seed, self._place = source, name, seed, place
         try:
             total: int | None = len(source)  # type: ignore[arg-type]  # what has no length says so
         except (TypeError, NotImplementedError):
             total = None
-        self.num_batches = limited(name, limit, total, place.world_size)
+        self.num_batches = limited(*limit, total, place.world_size)
 
     def training(self, epoch: int, start: int) -> Iterator[tuple[Any, Share]]:
         """Read on from global batch ``start``; what comes before is read and thrown away."""

@@ -39,7 +39,10 @@ def limited(name: str, limit: float, total: int | None, world_size: int) -> int 
     if total is None:
         message, because = f"{name}={limit} of a loader without a length", "a fraction needs a whole"
     elif int(total * limit) == 0:
-        message, because = f"{name}={limit} of {total} batches is none", "a limit above 0 keeps at least one batch"
+        message, because = (
+            f"{name}={limit} of {total} batches is none",
+            "a limit above 0 keeps at least one batch",
+        )
     else:
         return int(total * limit)
     raise DataError(

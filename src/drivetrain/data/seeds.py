@@ -33,7 +33,11 @@ def seeded(seed: int, generators: Iterable[torch.Generator] = ()) -> Iterator[No
     A generator in ``generators`` was seeded by the user; that seed stays a part of its stream.
     """
     numpy = sys.modules.get("numpy")
-    states = random.getstate(), torch.default_generator.get_state(), numpy.random.get_state() if numpy else None
+    states = (
+        random.getstate(),
+        torch.default_generator.get_state(),
+        numpy.random.get_state() if numpy else None,
+    )
     own = [(generator, generator.get_state(), generator.initial_seed()) for generator in generators]
     seed_all(seed)
     for generator, _, first in own:

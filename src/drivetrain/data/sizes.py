@@ -9,13 +9,13 @@ from typing import Any
 import torch
 
 
-def batch_size(batch: Any) -> int:  # noqa: ANN401 - any nesting
+def batch_size(batch: Any) -> int:
     """Return the first dimension of the first tensor in a nested batch; 1 where there is none."""
     found = _first(batch)
     return 1 if found is None else found
 
 
-def _first(value: Any) -> int | None:  # noqa: ANN401 - any nesting
+def _first(value: Any) -> int | None:
     if isinstance(value, torch.Tensor):
         return value.shape[0] if value.dim() else 1
     if isinstance(value, Mapping):

@@ -25,7 +25,7 @@ class IndexStream:
         self.is_batched = loader.batch_sampler is not None
         self._sampler: Any = loader.batch_sampler if self.is_batched else loader.sampler
         inner = (self._sampler, getattr(self._sampler, "sampler", None))
-        self._samplers = [sampler for sampler in inner if sampler is not None]
+        self._samplers: list[Any] = [sampler for sampler in inner if sampler is not None]
         found = [getattr(sampler, "generator", None) for sampler in self._samplers]
         self._generators = list({id(one): one for one in found if isinstance(one, torch.Generator)}.values())
         self._seed = seed

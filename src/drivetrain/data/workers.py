@@ -23,10 +23,10 @@ class SeededDataset(Dataset[Any]):
     ``get_worker_info().dataset`` see its attributes.
     """
 
-    def __init__(self, dataset: Any) -> None:  # noqa: ANN401 - the user's, any
+    def __init__(self, dataset: Any) -> None:
         self.__dict__["_dataset"] = dataset
 
-    def __getitems__(self, tagged: Tagged) -> Any:  # noqa: ANN401 - what the dataset returns
+    def __getitems__(self, tagged: Tagged) -> Any:
         """Fetch a batch as torch's fetcher would have done."""
         seed_all(tagged.seed)
         dataset = self.__dict__["_dataset"]
@@ -34,7 +34,7 @@ class SeededDataset(Dataset[Any]):
             return dataset.__getitems__(tagged.indices)
         return [dataset[index] for index in tagged.indices]
 
-    def __getitem__(self, tagged: Tagged) -> Any:  # noqa: ANN401 - what the dataset returns
+    def __getitem__(self, tagged: Tagged) -> Any:
         """Fetch one entry of a loader that does not batch."""
         seed_all(tagged.seed)
         return self.__dict__["_dataset"][tagged.indices]
@@ -43,13 +43,13 @@ class SeededDataset(Dataset[Any]):
         """Return the dataset's length."""
         return len(self.__dict__["_dataset"])
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the dataset's own
+    def __getattr__(self, name: str) -> Any:
         """Reach through to the dataset."""
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.__dict__["_dataset"], name)
 
-    def __setattr__(self, name: str, value: Any) -> None:  # noqa: ANN401 - the dataset's own
+    def __setattr__(self, name: str, value: Any) -> None:
         """Set on the dataset."""
         setattr(self.__dict__["_dataset"], name, value)
 

@@ -60,7 +60,9 @@ class Dispatcher:
         return [self._fitted(functools.partial(method, self._run, self._module), name, 2, method)]
 
     @staticmethod
-    def _fitted(call: Callable[..., Any], name: str, before: int, method: object = None) -> Callable[..., Any]:
+    def _fitted(
+        call: Callable[..., Any], name: str, before: int, method: object = None
+    ) -> Callable[..., Any]:
         # dataloader_idx may be left out of a signature when there is one loader, as it always could be.
         arguments = HOOKS[name].arguments
         if arguments[-1:] != ("dataloader_idx",) or takes(method or call, before + len(arguments)):

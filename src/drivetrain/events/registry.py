@@ -43,9 +43,20 @@ def check_hooks(thing: object, base: type) -> None:
 
 def _own_names(thing: object, base: type) -> Iterable[str]:
     inherited = set(dir(base))
-    names = {name for kind in type(thing).__mro__ if kind is not base and issubclass(kind, base) for name in vars(kind)}
-    own = sorted(name for name in names if not name.startswith("_") and (name not in inherited or name in HOOKS))
-    return [name for name in own if callable(inspect.getattr_static(thing, name, None)) and not is_unused(getattr(thing, name))]
+    names = {
+        name
+        for kind in type(thing).__mro__
+        if kind is not base and issubclass(kind, base)
+        for name in vars(kind)
+    }
+    own = sorted(
+        name for name in names if not name.startswith("_") and (name not in inherited or name in HOOKS)
+    )
+    return [
+        name
+        for name in own
+        if callable(inspect.getattr_static(thing, name, None)) and not is_unused(getattr(thing, name))
+    ]
 
 
 def _misspelt(base: type) -> frozenset[str]:
@@ -53,7 +64,15 @@ def _misspelt(base: type) -> frozenset[str]:
     if not hasattr(base, "training_step"):
         return frozenset()
     return frozenset(
-        {"train_step", "training_steps", "trainning_step", "traning_step", "val_step", "valid_step", "validate_step"}
+        {
+            "train_step",
+            "training_steps",
+            "trainning_step",
+            "traning_step",
+            "val_step",
+            "valid_step",
+            "validate_step",
+        }
         | {"validation_steps", "valdiation_step", "test_steps", "prediction_step", "predict_steps"}
         | {"configure_optimizer", "configure_optimisers", "configure_optims", "config_optimizers"}
     )

@@ -15,7 +15,7 @@ def _around(stage: str, verb: str) -> tuple[Hook, ...]:
     batch = ("batch", "batch_idx", "dataloader_idx")
     return (
         Hook(f"on_{stage}_start", f"before the first batch that `{verb}` runs; the module is in eval mode"),
-        Hook(f"on_{stage}_epoch_start", "after on_{0}_start".format(stage)),
+        Hook(f"on_{stage}_epoch_start", f"after on_{stage}_start"),
         Hook(f"on_{stage}_batch_start", "before each batch, on the rank that has it", batch),
         Hook(f"on_{stage}_batch_end", "after each batch, with what the step returned", ("outputs", *batch)),
         Hook(f"on_{stage}_epoch_end", "after the last batch; values logged here count once a rank"),
@@ -27,24 +27,43 @@ HOOKS: dict[str, Hook] = {
     hook.name: hook
     for hook in (
         Hook("setup", "on every rank, before the module moves to its device", ("stage",)),
+        Hook(
+            "on_load_checkpoint", "a checkpoint was read; before anything of it is taken up", ("checkpoint",)
+        ),
         Hook("on_fit_start", "fit begins; the module is on its device, optimizers are there"),
-        Hook("on_load_checkpoint", "a checkpoint was read; before anything of it is taken up", ("checkpoint",)),
         Hook("on_train_start", "before the first epoch of this run"),
-        Hook("on_train_epoch_start", "before the first batch of an epoch; not again when it is resumed midway"),
+        Hook(
+            "on_train_epoch_start", "before the first batch of an epoch; not again when it is resumed midway"
+        ),
         Hook("on_train_batch_start", "before each step; returning -1 ends the epoch", ("batch", "batch_idx")),
         Hook("on_before_zero_grad", "before gradients are cleared", ("optimizer",)),
         Hook("on_before_backward", "the loss is there", ("loss",)),
         Hook("on_after_backward", "gradients are there, averaged over ranks"),
         Hook("on_before_optimizer_step", "before parameters change", ("optimizer",)),
-        Hook("on_train_batch_end", "after each step; counters and step schedulers have moved", ("outputs", "batch", "batch_idx")),
+        Hook(
+            "on_train_batch_end",
+            "after each step; counters and step schedulers have moved",
+            ("outputs", "batch", "batch_idx"),
+        ),
         *_around("validation", _EVALUATIONS["validation"]),
-        Hook("on_train_epoch_end", "after the epoch's last batch and its validation; epoch values are reduced"),
-        Hook("on_save_checkpoint", "a checkpoint is about to be written; may add plain data to it", ("checkpoint",)),
+        Hook(
+            "on_train_epoch_end", "after the epoch's last batch and its validation; epoch values are reduced"
+        ),
+        Hook(
+            "on_save_checkpoint",
+            "a checkpoint is about to be written; may add plain data to it",
+            ("checkpoint",),
+        ),
         Hook("on_train_end", "after the last epoch"),
         Hook("on_fit_end", "fit ends; the module is still on its device"),
         *_around("test", _EVALUATIONS["test"]),
         *_around("predict", _EVALUATIONS["predict"]),
-        Hook("on_exception", "a run stops with an exception, KeyboardInterrupt included", ("exception",), on_module=False),
+        Hook(
+            "on_exception",
+            "a run stops with an exception, KeyboardInterrupt included",
+            ("exception",),
+            on_module=False,
+        ),
         Hook("teardown", "on every rank, at the end of each verb", ("stage",)),
     )
 }

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
-from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from drivetrain.base.errors import ModuleError
 from drivetrain.base.text import listed, nearest
@@ -36,7 +36,7 @@ class Scheduled:
         return self.interval == interval and count % self.frequency == 0
 
 
-def read_optimizers(module: Any) -> tuple[list[torch.optim.Optimizer], list[Scheduled]]:  # noqa: ANN401 - duck-typed
+def read_optimizers(module: Any) -> tuple[list[torch.optim.Optimizer], list[Scheduled]]:
     """Call configure_optimizers and read any of its forms.
 
     Raises:
@@ -58,14 +58,17 @@ def read_optimizers(module: Any) -> tuple[list[torch.optim.Optimizer], list[Sche
         raise ModuleError(
             "module.several-optimizers",
             f"{type(module).__name__}.configure_optimizers returned {len(optimizers)} optimizers",
-            values={"class": type(module).__qualname__, "optimizers": [type(one).__name__ for one in optimizers]},
+            values={
+                "class": type(module).__qualname__,
+                "optimizers": [type(one).__name__ for one in optimizers],
+            },
             because="this release steps one optimizer",
             hint="give one optimizer several parameter groups",
         )
     return list(optimizers), [_scheduled(one, module) for one in schedulers]
 
 
-def _split(found: Any) -> tuple[Sequence[Any], Sequence[Any]]:  # noqa: ANN401 - several forms
+def _split(found: Any) -> tuple[Sequence[Any], Sequence[Any]]:
     if isinstance(found, torch.optim.Optimizer):
         return [found], []
     if isinstance(found, Mapping):
@@ -75,11 +78,13 @@ def _split(found: Any) -> tuple[Sequence[Any], Sequence[Any]]:  # noqa: ANN401 -
         if len(found) == 2 and all(isinstance(part, (list, tuple)) for part in found):  # noqa: PLR2004 - a pair
             return found[0], found[1]
         pairs = [_split(one) for one in found]
-        return [one for optimizers, _ in pairs for one in optimizers], [one for _, some in pairs for one in some]
+        return [one for optimizers, _ in pairs for one in optimizers], [
+            one for _, some in pairs for one in some
+        ]
     return [], []
 
 
-def _scheduled(entry: Any, module: object) -> Scheduled:  # noqa: ANN401 - a scheduler or a dict
+def _scheduled(entry: Any, module: object) -> Scheduled:
     if not isinstance(entry, Mapping):
         entry = {"scheduler": entry}
     known = [spec.name for spec in fields(Scheduled)]
@@ -87,7 +92,9 @@ def _scheduled(entry: Any, module: object) -> Scheduled:  # noqa: ANN401 - a sch
     if unknown or not hasattr(entry.get("scheduler"), "step"):
         close = nearest(str(unknown[0]), known) if unknown else None
         problem = f"an unknown key {unknown[0]!r}" if unknown else "no scheduler"
-        raise _bad(module, f"a scheduler's entry with {problem}", entry, f"its keys are {listed(known)}", close)
+        raise _bad(
+            module, f"a scheduler's entry with {problem}", entry, f"its keys are {listed(known)}", close
+        )
     found = Scheduled(**entry)
     found.reduce_on_plateau |= isinstance(found.scheduler, ReduceLROnPlateau)
     if found.interval not in ("epoch", "step"):
@@ -95,7 +102,9 @@ def _scheduled(entry: Any, module: object) -> Scheduled:  # noqa: ANN401 - a sch
     if type(found.frequency) is not int or found.frequency < 1:
         raise _bad(module, f"frequency={found.frequency!r}", entry, "frequency is an int of 1 or more", None)
     if found.reduce_on_plateau and not found.monitor:
-        raise _bad(module, "a plateau scheduler without monitor", entry, "it steps with a logged value", "monitor")
+        raise _bad(
+            module, "a plateau scheduler without monitor", entry, "it steps with a logged value", "monitor"
+        )
     return found
 
 
@@ -110,7 +119,7 @@ def _bad(module: object, problem: str, entry: object, because: str, close: str |
 
 
 def step_schedulers(
-    schedulers: Sequence[Scheduled], interval: str, count: int, metrics: Mapping[str, torch.Tensor]
+    schedulers: Sequence[Scheduled], interval: str, count: int, read: Callable[[], Mapping[str, torch.Tensor]]
 ) -> None:
     """Step the schedulers that are due, those that look at a value with it.
 
@@ -122,7 +131,9 @@ def step_schedulers(
             continue
         if not one.reduce_on_plateau:
             one.scheduler.step()
-        elif one.monitor in metrics:
+            continue
+        metrics = read()
+        if one.monitor is not None and one.monitor in metrics:
             one.scheduler.step(float(metrics[one.monitor]))
         elif one.strict:
             raise ModuleError(
@@ -132,6 +143,3 @@ def step_schedulers(
                 because="a scheduler that watches a value steps with what was logged under its name",
                 hint=f"log it: self.log({one.monitor!r}, ...), or set strict=False to leave the step out",
             )
-
-
-__all__ = ["LRScheduler", "Scheduled", "read_optimizers", "step_schedulers"]

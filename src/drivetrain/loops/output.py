@@ -11,7 +11,7 @@ from drivetrain.base.errors import ModuleError
 from drivetrain.base.text import show
 
 
-def read_loss(output: Any, module: object, world_size: int) -> torch.Tensor | None:  # noqa: ANN401 - the user's
+def read_loss(output: Any, module: object, world_size: int) -> torch.Tensor | None:
     """Return the loss of a step, or None for a step that is left out.
 
     Raises:
@@ -25,17 +25,29 @@ def read_loss(output: Any, module: object, world_size: int) -> torch.Tensor | No
     raise _bad(output, loss, module, world_size)
 
 
-def _bad(output: Any, loss: Any, module: object, world_size: int) -> ModuleError:  # noqa: ANN401 - the user's
+def _bad(output: Any, loss: Any, module: object, world_size: int) -> ModuleError:
     if output is None:
-        received, hint = "None", f"return a loss on every rank; one of {world_size} cannot leave a step out alone"
+        received, hint = (
+            "None",
+            f"return a loss on every rank; one of {world_size} cannot leave a step out alone",
+        )
     elif isinstance(output, Mapping) and "loss" not in output:
-        received, hint = f"a {type(output).__name__} with {sorted(map(str, output))}", "put the loss under 'loss'"
+        received, hint = (
+            f"a {type(output).__name__} with {sorted(map(str, output))}",
+            "put the loss under 'loss'",
+        )
     elif not isinstance(loss, torch.Tensor):
-        received, hint = f"{show(loss)}, a {type(loss).__name__}", "return the loss tensor itself, not .item() or a number"
+        received, hint = (
+            f"{show(loss)}, a {type(loss).__name__}",
+            "return the loss tensor itself, not .item() or a number",
+        )
     elif loss.numel() != 1:
         received, hint = f"a tensor of shape {tuple(loss.shape)}", "reduce it: loss.mean()"
     else:
-        received, hint = "a tensor without a gradient", "compute it from the module's parameters, outside of no_grad and detach"
+        received, hint = (
+            "a tensor without a gradient",
+            "compute it from the module's parameters, outside of no_grad and detach",
+        )
     return ModuleError(
         "module.step-output",
         f"{type(module).__name__}.training_step returned {received}",

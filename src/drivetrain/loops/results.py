@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from collections.abc import Mapping
+from typing import Any, NamedTuple, final
 
 import torch
 
@@ -17,6 +18,16 @@ Phase = tuple[str, int]
 """A part of a run whose values belong together: (``train step``, 0), (``validation``, loader number)."""
 
 TRAIN_STEP: Phase = ("train step", 0)
+TRAIN_EPOCH: Phase = ("train epoch", 0)
+
+
+class Part(NamedTuple):
+    """What a phase that is being reduced needs to be told."""
+
+    suffix: str = ""
+    """What its names end in, to tell loaders apart."""
+    ran: bool = True
+    """Whether this rank had batches; one without has no names to compare."""
 
 
 @final
@@ -29,23 +40,24 @@ class Results:
 
     def __init__(self, collectives: Collectives, device: torch.device) -> None:
         self._collectives, self._device = collectives, device
+        self._world_size = collectives.world_size
+        self._bar: set[str] = set()
         self._slots: dict[tuple[Phase, str], Slot] = {}
         self._phase: Phase = TRAIN_STEP
         self._in_step = True
-        self._suffix = ""
         self._size = 1
         self._step = 0
         self._metrics: dict[str, torch.Tensor] = {}
 
-    def enter(self, phase: Phase, *, in_step: bool = False, suffix: str = "") -> None:
+    def enter(self, phase: Phase, *, in_step: bool = False) -> None:
         """Say where the run is: what is logged from now on belongs there."""
-        self._phase, self._in_step, self._suffix, self._size = phase, in_step, suffix, 1
+        self._phase, self._in_step, self._size = phase, in_step, 1
 
     def at_batch(self, step: int, size: int) -> None:
         """Say how many samples the batch has that steps log about; 0 for a stand-in."""
         self._step, self._size = step, size
 
-    def log(self, name: str, value: Any, options: LogOptions) -> None:  # noqa: ANN401 - checked
+    def log(self, name: str, value: Any, options: LogOptions) -> None:
         """Keep a value."""
         key = (self._phase, name)
         slot = self._slots.get(key)
@@ -70,9 +82,13 @@ class Results:
         Collectives:
             with several ranks, an all_reduce of 16 bytes and one of 16 bytes a name; every rank must call.
         """
-        if self._collectives.world_size == 1:
+        if self._world_size == 1:
             return
-        found = {name: slot for (phase, name), slot in sorted(self._slots.items()) if phase == TRAIN_STEP and slot.on_step and slot.step == self._step}
+        found = {
+            name: slot
+            for (phase, name), slot in sorted(self._slots.items())
+            if phase == TRAIN_STEP and slot.on_step and slot.step == self._step
+        }
         word = mix(*"\n".join(found).encode()) >> 1
         pair = torch.tensor([word, -word], dtype=torch.int64, device=self._device)
         low = self._collectives.all_reduce(pair, "max").tolist()
@@ -80,42 +96,63 @@ class Results:
             self._compare([*found], "this step")
         if not found:
             return
-        bundle = [torch.as_tensor(one.latest, dtype=torch.float64, device=self._device) * one.latest_weight if one.latest_weight else self._zero() for one in found.values()]
-        weights = torch.tensor([one.latest_weight for one in found.values()], dtype=torch.float64, device=self._device)
+        bundle = [
+            torch.as_tensor(one.latest, dtype=torch.float64, device=self._device) * one.latest_weight
+            if one.latest_weight
+            else self._zero()
+            for one in found.values()
+        ]
+        weights = torch.tensor(
+            [one.latest_weight for one in found.values()], dtype=torch.float64, device=self._device
+        )
         sums = self._collectives.all_reduce(torch.cat([torch.stack(bundle), weights]), "sum")
         means = sums[: len(bundle)] / sums[len(bundle) :]
         for name, mean in zip(found, means.unbind(), strict=True):
-            self._metrics |= dict.fromkeys(_names(name, found[name], "step"), mean)
+            self._metrics |= dict.fromkeys(_names(name, "step", is_both=found[name].on_epoch), mean)
 
-    def reduce_epoch(self, phases: dict[Phase, str]) -> dict[Phase, dict[str, torch.Tensor]]:
-        """Return each phase's epoch values over all ranks, on the CPU, and forget the phases' sums.
+    def reduce_epoch(
+        self, phases: Mapping[Phase, Part], *, keep: bool = False
+    ) -> dict[Phase, dict[str, torch.Tensor]]:
+        """Return each phase's epoch values over all ranks, on the CPU, and begin its sums anew.
+
+        With ``keep`` the sums go on: the epoch is not over, the run only stops in it.
 
         Collectives:
             with several ranks, their names, and one all_reduce of 16 bytes a name; every rank must call.
+
+        Raises:
+            CollectiveError [loops.logged-keys]: ranks that had batches logged different names.
         """
-        here = {(phase, name): slot for (phase, name), slot in sorted(self._slots.items()) if phase in phases and slot.on_epoch}
-        keys = self._agreed(sorted(here))
-        zero = self._zero()
-        pairs = [here[key].sums() if key in here else (zero, 0.0) for key in keys]
-        if pairs:
-            sums = torch.stack([torch.as_tensor(total, dtype=torch.float64, device=self._device) for total, _ in pairs])
-            weights = torch.tensor([weight for _, weight in pairs], dtype=torch.float64, device=self._device)
-            both = torch.cat([sums, weights])
-            both = self._collectives.all_reduce(both, "sum") if self._collectives.world_size > 1 else both
-            means = (both[: len(keys)] / both[len(keys) :]).cpu().unbind()
+        here = {key: slot for key, slot in sorted(self._slots.items()) if key[0] in phases and slot.on_epoch}
+        keys = self._agreed(here, phases)
         found: dict[Phase, dict[str, torch.Tensor]] = {phase: {} for phase in phases}
-        for index, (phase, name) in enumerate(keys):
-            slot = here.get((phase, name))
-            suffix = phases[phase] if slot is None or slot.said.add_dataloader_idx else ""
-            for known in _names(name, slot, "epoch"):
-                found[phase][known + suffix] = means[index]
+        for key, mean in zip(keys, self._means([here.get(key) for key in keys]), strict=True):
+            phase, name = key
+            said, is_on_step = keys[key]
+            suffix = phases[phase].suffix if said[3] else ""
+            for known in _names(name, "epoch", is_both=is_on_step):
+                found[phase][known + suffix] = mean
+            self._bar |= {name + suffix} if said[0] else set()
         for values in found.values():
             self._metrics |= values
-        self.forget(list(phases))
+        if not keep:
+            self._forget(list(phases))
         return found
 
-    def forget(self, phases: list[Phase]) -> None:
-        """Begin the phases' sums anew; a new epoch may log with other options."""
+    def _means(self, slots: list[Slot | None]) -> list[torch.Tensor]:
+        if not slots:
+            return []
+        pairs = [(0.0, 0.0) if slot is None else slot.sums() for slot in slots]
+        sums = torch.stack(
+            [torch.as_tensor(total, dtype=torch.float64, device=self._device) for total, _ in pairs]
+        )
+        weights = torch.tensor([weight for _, weight in pairs], dtype=torch.float64, device=self._device)
+        both = torch.cat([sums, weights])
+        if self._world_size > 1:
+            both = self._collectives.all_reduce(both, "sum")
+        return list((both[: len(slots)] / both[len(slots) :]).cpu().unbind())
+
+    def _forget(self, phases: list[Phase]) -> None:
         for key in [key for key in self._slots if key[0] in phases]:
             slot = self._slots[key]
             if slot.on_step:
@@ -125,20 +162,29 @@ class Results:
 
     def metrics(self) -> dict[str, torch.Tensor]:
         """Return the newest value of each name, over all ranks as far as they were reduced."""
-        if self._collectives.world_size > 1:
-            return dict(self._metrics)
-        found = {}
-        for (_, name), slot in self._slots.items():
-            if slot.on_step and slot.latest is not None:
-                found |= dict.fromkeys(_names(name, slot, "step"), torch.as_tensor(slot.latest))
-        return {**found, **self._metrics}
+        return {**self._latest(), **self._metrics} if self._world_size == 1 else dict(self._metrics)
 
     def progress_bar(self) -> dict[str, torch.Tensor]:
         """Return the newest value of each name that is for the bar: this rank's own for a step's."""
-        bar = {name: slot for (_, name), slot in self._slots.items() if slot.said.prog_bar}
-        found = {name: torch.as_tensor(slot.latest) for name, slot in bar.items() if slot.on_step and slot.latest is not None}
-        self._bar = getattr(self, "_bar", set()) | set(bar)
-        return found | {name: self._metrics[name] for name in self._bar if name in self._metrics and name not in found}
+        bar = [
+            (name, slot)
+            for (_, name), slot in self._slots.items()
+            if slot.said.prog_bar and slot.latest is not None
+        ]
+        steps = {
+            name + "_step" * slot.on_epoch: torch.as_tensor(slot.latest) for name, slot in bar if slot.on_step
+        }
+        epochs = {f"{name}_epoch" if f"{name}_epoch" in self._metrics else name for name in self._bar}
+        return steps | {name: self._metrics[name] for name in sorted(epochs) if name in self._metrics}
+
+    def _latest(self) -> dict[str, torch.Tensor]:
+        found: dict[str, torch.Tensor] = {}
+        for (_, name), slot in self._slots.items():
+            if slot.on_step and slot.latest is not None:
+                found |= dict.fromkeys(
+                    _names(name, "step", is_both=slot.on_epoch), torch.as_tensor(slot.latest)
+                )
+        return found
 
     def state_dict(self) -> dict[str, Any]:
         """Return this rank's part of a training epoch that is going on."""
@@ -154,36 +200,44 @@ class Results:
             self._slots[TRAIN_STEP, name] = Slot.from_state(kept, self._device)
         self._metrics = dict(metrics)
 
-    def close(self, collectives: Collectives) -> None:
-        """Stay readable after the run: with the collectives of one rank that is left."""
-        if self._collectives.world_size > 1:
-            self._metrics = self.metrics_state()
-        self._collectives = collectives if self._collectives.world_size == 1 else self._collectives
-
     def _zero(self) -> torch.Tensor:
         return torch.zeros((), dtype=torch.float64, device=self._device)
 
-    def _agreed(self, keys: list[tuple[Phase, str]]) -> list[tuple[Phase, str]]:
-        if self._collectives.world_size == 1:
-            return keys
-        everybody = self._collectives.all_gather_object(keys)
-        if all(one == keys or not one for one in everybody):
-            return max(everybody, key=len)
-        raise _disagree({rank: [name for _, name in one] for rank, one in enumerate(everybody) if one}, "this epoch")
+    def _agreed(
+        self, here: Mapping[tuple[Phase, str], Slot], phases: Mapping[Phase, Part]
+    ) -> dict[tuple[Phase, str], tuple[LogOptions, bool]]:
+        """Return all names with their options, in order, once all ranks that ran a phase have the same."""
+        mine = {key: (slot.said, slot.on_step) for key, slot in here.items()}
+        if self._world_size == 1:
+            return mine
+        plain = [(phase, name, said, on_step) for (phase, name), (said, on_step) in mine.items()]
+        everybody = self._collectives.all_gather_object(([phases[phase].ran for phase in phases], plain))
+        for index, phase in enumerate(phases):
+            names = {
+                rank: [row[1] for row in rows if row[0] == phase]
+                for rank, (ran, rows) in enumerate(everybody)
+                if ran[index]
+            }
+            if any(found != next(iter(names.values())) for found in names.values()):
+                raise _disagree(names, "this epoch")
+        union = {(row[0], row[1]): (row[2], row[3]) for _, rows in everybody for row in rows}
+        return dict(sorted(union.items(), key=lambda pair: pair[0]))
 
     def _compare(self, names: list[str], when: str) -> None:
         everybody = self._collectives.all_gather_object(names)
         raise _disagree(dict(enumerate(everybody)), when)
 
 
-def _names(name: str, slot: Slot | None, kind: str) -> list[str]:
-    if slot is not None and slot.on_step and slot.on_epoch:
-        return [f"{name}_{kind}", name]
-    return [name]
+def _names(name: str, kind: str, *, is_both: bool) -> list[str]:
+    return [f"{name}_{kind}", name] if is_both else [name]
 
 
 def _changed(name: str, before: LogOptions, now: LogOptions) -> ModuleError:
-    changes = {field: (old, new) for field, old, new in zip(now._fields, before, now, strict=True) if old != new and field != "batch_size"}
+    changes = {
+        field: (old, new)
+        for field, old, new in zip(now._fields, before, now, strict=True)
+        if old != new and field != "batch_size"
+    }
     return ModuleError(
         "module.log-options",
         f"self.log({name!r}, ...) with other options than before",

@@ -16,9 +16,20 @@ run fall on the same boundaries, so that they round alike."""
 
 @final
 class Slot:
-    """One name in one phase. Values stay tensors; no sum is taken before a chunk is full or somebody reads."""
+    """One name in one phase. Values stay tensors; sums are taken when a chunk is full or somebody reads."""
 
-    __slots__ = ("_sum", "_values", "_weight", "_weights", "latest", "latest_weight", "on_epoch", "on_step", "said", "step")
+    __slots__ = (
+        "_sum",
+        "_values",
+        "_weight",
+        "_weights",
+        "latest",
+        "latest_weight",
+        "on_epoch",
+        "on_step",
+        "said",
+        "step",
+    )
 
     def __init__(self, said: LogOptions, *, on_step: bool, on_epoch: bool) -> None:
         self.said, self.on_step, self.on_epoch = said, on_step, on_epoch
@@ -34,7 +45,7 @@ class Slot:
         self._sum: Any = 0.0
         self._weight = 0.0
 
-    def add(self, value: Any, weight: float) -> None:  # noqa: ANN401 - a number or a scalar tensor
+    def add(self, value: Any, weight: float) -> None:
         """Take a value into the epoch's mean."""
         self._values.append(value)
         self._weights.append(weight)
@@ -83,13 +94,15 @@ class Slot:
 
 def _stacked(values: list[Any]) -> torch.Tensor:
     first = values[0]
-    if isinstance(first, torch.Tensor) and all(isinstance(one, torch.Tensor) and one.dtype is first.dtype for one in values):
+    if isinstance(first, torch.Tensor) and all(
+        isinstance(one, torch.Tensor) and one.dtype is first.dtype for one in values
+    ):
         return torch.stack(values).double()
     device = next((one.device for one in values if isinstance(one, torch.Tensor)), torch.device("cpu"))
     return torch.stack([torch.as_tensor(one, dtype=torch.float64, device=device) for one in values])
 
 
-def checked(name: str, value: Any) -> Any:  # noqa: ANN401 - what a user logs
+def checked(name: str, value: Any) -> Any:
     """Return a value that may be kept: a number, or a detached scalar tensor that nobody will change.
 
     Raises:

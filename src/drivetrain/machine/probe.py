@@ -73,6 +73,19 @@ def _cuda_memory(count: int) -> tuple[int, ...]:
     return tuple(torch.cuda.get_device_properties(index).total_memory for index in range(count))
 
 
+def device_memory(kind: str, index: int) -> dict[str, int]:
+    """Return bytes in use, the peak, and what torch has reserved, of a device that is in use."""
+    import torch
+
+    if kind != "cuda":
+        return {}
+    return {
+        "used": torch.cuda.memory_allocated(index),
+        "peak": torch.cuda.max_memory_allocated(index),
+        "reserved": torch.cuda.memory_reserved(index),
+    }
+
+
 def _cpu_memory() -> tuple[int, ...]:
     if not hasattr(os, "sysconf"):
         return ()

@@ -30,19 +30,19 @@ class DataModule:
         """Clean up, on every rank."""
 
     @unused
-    def train_dataloader(self) -> Any:  # noqa: ANN401 - any loader
+    def train_dataloader(self) -> Any:
         """Return the training loader."""
 
     @unused
-    def val_dataloader(self) -> Any:  # noqa: ANN401 - any loader
+    def val_dataloader(self) -> Any:
         """Return the validation loader, or a list of them."""
 
     @unused
-    def test_dataloader(self) -> Any:  # noqa: ANN401 - any loader
+    def test_dataloader(self) -> Any:
         """Return the test loader, or a list of them."""
 
     @unused
-    def predict_dataloader(self) -> Any:  # noqa: ANN401 - any loader
+    def predict_dataloader(self) -> Any:
         """Return the loader to predict on, or a list of them."""
 
     def state_dict(self) -> dict[str, Any]:

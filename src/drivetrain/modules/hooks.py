@@ -37,7 +37,7 @@ class ModuleHooks:
         """Before the first batch of an epoch; not again when it is resumed midway."""
 
     @unused
-    def on_train_batch_start(self, batch: Any, batch_idx: int) -> int | None:  # noqa: ANN401 - a batch may be anything
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> int | None:
         """Before each step; returning -1 ends the epoch."""
 
     @unused
@@ -57,7 +57,7 @@ class ModuleHooks:
         """Before parameters change."""
 
     @unused
-    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:  # noqa: ANN401 - a batch may be anything
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         """After each step; counters and step schedulers have moved."""
 
     @unused
@@ -69,11 +69,13 @@ class ModuleHooks:
         """After on_validation_start."""
 
     @unused
-    def on_validation_batch_start(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:  # noqa: ANN401 - a batch may be anything
+    def on_validation_batch_start(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Before each batch, on the rank that has it."""
 
     @unused
-    def on_validation_batch_end(self, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:  # noqa: ANN401 - a batch may be anything
+    def on_validation_batch_end(
+        self, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
         """After each batch, with what the step returned."""
 
     @unused
@@ -109,11 +111,11 @@ class ModuleHooks:
         """After on_test_start."""
 
     @unused
-    def on_test_batch_start(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:  # noqa: ANN401 - a batch may be anything
+    def on_test_batch_start(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Before each batch, on the rank that has it."""
 
     @unused
-    def on_test_batch_end(self, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:  # noqa: ANN401 - a batch may be anything
+    def on_test_batch_end(self, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
         """After each batch, with what the step returned."""
 
     @unused
@@ -133,11 +135,11 @@ class ModuleHooks:
         """After on_predict_start."""
 
     @unused
-    def on_predict_batch_start(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:  # noqa: ANN401 - a batch may be anything
+    def on_predict_batch_start(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Before each batch, on the rank that has it."""
 
     @unused
-    def on_predict_batch_end(self, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:  # noqa: ANN401 - a batch may be anything
+    def on_predict_batch_end(self, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
         """After each batch, with what the step returned."""
 
     @unused

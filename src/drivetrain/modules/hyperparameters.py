@@ -16,7 +16,7 @@ from drivetrain.base.errors import DrivetrainWarning, ModuleError, Notice
 class Hyperparameters(dict[str, Any]):
     """A dict whose entries are attributes too: ``self.hparams.learning_rate``."""
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the user's values
+    def __getattr__(self, name: str) -> Any:
         """Return an entry."""
         try:
             return self[name]
@@ -24,7 +24,7 @@ class Hyperparameters(dict[str, Any]):
             message = f"no hyperparameter {name!r}; there are: {', '.join(self) or 'none'}"
             raise AttributeError(message) from None
 
-    def __setattr__(self, name: str, value: Any) -> None:  # noqa: ANN401 - the user's values
+    def __setattr__(self, name: str, value: Any) -> None:
         """Set an entry."""
         self[name] = value
 
@@ -79,7 +79,13 @@ def warn_left_out(thing: object, names: list[str]) -> None:
 
 def _is_plain(value: object) -> bool:
     if isinstance(value, Mapping):
-        return type(value) is dict and all(type(key) in (str, int) and _is_plain(kept) for key, kept in value.items())
+        return type(value) is dict and all(
+            type(key) in (str, int) and _is_plain(kept) for key, kept in value.items()
+        )
     if isinstance(value, (list, tuple)):
         return type(value) in (list, tuple) and all(map(_is_plain, value))
-    return value is None or type(value) in (bool, int, float, complex, str, bytes) or isinstance(value, (torch.Tensor, torch.dtype))
+    return (
+        value is None
+        or type(value) in (bool, int, float, complex, str, bytes)
+        or isinstance(value, (torch.Tensor, torch.dtype))
+    )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import IO, Any, TypeVar
 
 import torch
+from typing_extensions import Self
 
 from drivetrain.base.errors import CheckpointError, ModuleError
 from drivetrain.checkpoint_io.local import LocalCheckpointIO
@@ -15,7 +16,7 @@ from drivetrain.modules.hooks import ModuleHooks
 from drivetrain.modules.hyperparameters import Hyperparameters, arguments_of_init, split_plain, warn_left_out
 from drivetrain.modules.run import LogOptions, Recorder, Run
 
-Self = TypeVar("Self", bound="Module")
+ModuleT = TypeVar("ModuleT", bound="Module")
 _LIVE = ("_run", "_recorder")
 
 
@@ -30,7 +31,7 @@ class Module(ModuleHooks, torch.nn.Module):
     _hyperparameters: Hyperparameters | None = None
 
     @unused
-    def training_step(self, batch: Any, batch_idx: int) -> Any:  # noqa: ANN401 - see Returns
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
         """Return the loss: a scalar tensor, or a dict with it under ``"loss"``.
 
         It is taken for the mean over the batch's samples. None leaves the step out; with several
@@ -38,42 +39,42 @@ class Module(ModuleHooks, torch.nn.Module):
         """
 
     @unused
-    def validation_step(self, batch: Any, batch_idx: int) -> Any:  # noqa: ANN401 - the user's
+    def validation_step(self, batch: Any, batch_idx: int) -> Any:
         """Evaluate a batch; what it logs is averaged over all samples."""
 
     @unused
-    def test_step(self, batch: Any, batch_idx: int) -> Any:  # noqa: ANN401 - the user's
+    def test_step(self, batch: Any, batch_idx: int) -> Any:
         """Evaluate a batch; what it logs is averaged over all samples."""
 
-    def predict_step(self, batch: Any, batch_idx: int) -> Any:  # noqa: ANN401, ARG002 - the user's
+    def predict_step(self, batch: Any, batch_idx: int) -> Any:  # noqa: ARG002 - the user's
         """Return the predictions for a batch; by default what `forward` makes of its inputs."""
         return self(batch[0] if isinstance(batch, (list, tuple)) and batch else batch)
 
     @unused
-    def configure_optimizers(self) -> Any:  # noqa: ANN401 - several forms
-        """Return an optimizer; ``(optimizers, schedulers)``; or a dict with ``optimizer`` and ``lr_scheduler``."""
+    def configure_optimizers(self) -> Any:
+        """Return an optimizer; ``(optimizers, schedulers)``; or a dict: ``optimizer``, ``lr_scheduler``."""
 
     @unused
-    def train_dataloader(self) -> Any:  # noqa: ANN401 - any loader
+    def train_dataloader(self) -> Any:
         """Return the training loader, where none is passed to fit."""
 
     @unused
-    def val_dataloader(self) -> Any:  # noqa: ANN401 - any loader
+    def val_dataloader(self) -> Any:
         """Return the validation loader, or a list of them."""
 
     @unused
-    def test_dataloader(self) -> Any:  # noqa: ANN401 - any loader
+    def test_dataloader(self) -> Any:
         """Return the test loader, or a list of them."""
 
     @unused
-    def predict_dataloader(self) -> Any:  # noqa: ANN401 - any loader
+    def predict_dataloader(self) -> Any:
         """Return the loader to predict on, or a list of them."""
 
-    def log(  # noqa: PLR0913 - the known signature
+    def log(
         self,
         name: str,
-        value: Any,  # noqa: ANN401 - a number or a scalar tensor
-        prog_bar: bool = False,  # noqa: FBT001, FBT002 - the known signature
+        value: Any,
+        prog_bar: bool = False,
         *,
         on_step: bool | None = None,
         on_epoch: bool | None = None,
@@ -95,7 +96,7 @@ class Module(ModuleHooks, torch.nn.Module):
             raise _outside(self, f"self.log({name!r}, ...)", "module.log-outside")
         recorder.log(name, value, LogOptions(prog_bar, on_step, on_epoch, add_dataloader_idx, batch_size))
 
-    def log_dict(self, dictionary: Mapping[str, Any], prog_bar: bool = False, **options: Any) -> None:  # noqa: ANN401, FBT001, FBT002 - as log
+    def log_dict(self, dictionary: Mapping[str, Any], prog_bar: bool = False, **options: Any) -> None:
         """Note several values with the same options."""
         for name, value in dictionary.items():
             self.log(name, value, prog_bar, **options)
@@ -103,7 +104,7 @@ class Module(ModuleHooks, torch.nn.Module):
     def print(self, *values: object, sep: str = " ", end: str = "\n", file: IO[str] | None = None) -> None:
         """Print on rank 0 only."""
         if self._run is None or self._run.is_global_zero:
-            print(*values, sep=sep, end=end, file=file)  # noqa: T201 - that is what it is for
+            print(*values, sep=sep, end=end, file=file)
 
     @property
     def trainer(self) -> Run:
@@ -139,16 +140,18 @@ class Module(ModuleHooks, torch.nn.Module):
     @property
     def device(self) -> torch.device:
         """Where the first parameter or buffer is; the CPU for a module without any."""
-        found = next(self.parameters(), None)
+        found: torch.Tensor | None = next(self.parameters(), None)
         found = next(self.buffers(), None) if found is None else found
         return torch.device("cpu") if found is None else found.device
 
     @property
     def dtype(self) -> torch.dtype:
         """The first floating parameter's type; torch's default for a module without any."""
-        return next((one.dtype for one in self.parameters() if one.is_floating_point()), torch.get_default_dtype())
+        return next(
+            (one.dtype for one in self.parameters() if one.is_floating_point()), torch.get_default_dtype()
+        )
 
-    def optimizers(self) -> Any:  # noqa: ANN401 - one, or a list
+    def optimizers(self) -> Any:
         """Return the optimizer in use, or a list of several."""
         found = list(self.trainer.optimizers)
         return found[0] if len(found) == 1 else found
@@ -160,7 +163,7 @@ class Module(ModuleHooks, torch.nn.Module):
             self._hyperparameters = Hyperparameters()
         return self._hyperparameters
 
-    def save_hyperparameters(self, *args: Any, ignore: str | Iterable[str] = ()) -> None:  # noqa: ANN401 - names, or one mapping
+    def save_hyperparameters(self, *args: Any, ignore: str | Iterable[str] = ()) -> None:
         """Keep the arguments of ``__init__`` in `hparams`, and the plain ones of them in checkpoints.
 
         ``args`` may name those to keep, or be one mapping of values; without any, all are kept.
@@ -180,12 +183,12 @@ class Module(ModuleHooks, torch.nn.Module):
 
     @classmethod
     def load_from_checkpoint(
-        cls: type[Self],
+        cls,
         checkpoint_path: str,
-        map_location: Any = None,  # noqa: ANN401 - as torch.load
-        strict: bool = True,  # noqa: FBT001, FBT002 - the known signature
-        weights_only: bool = True,  # noqa: FBT001, FBT002 - the known signature
-        **kwargs: Any,  # noqa: ANN401 - the user's __init__
+        map_location: Any = None,
+        strict: bool = True,
+        weights_only: bool = True,
+        **kwargs: Any,
     ) -> Self:
         """Make a module from a checkpoint's hyperparameters and weights; ``kwargs`` win over them.
 
@@ -199,7 +202,9 @@ class Module(ModuleHooks, torch.nn.Module):
         module = cls(**{name: value for name, value in values.items() if takes_all or name in names})
         on_load = module.on_load_checkpoint
         on_load(found)
-        load_weights(module, found, checkpoint_path, strict=strict)
+        load_weights(
+            module, found, checkpoint_path, lambda state: module.load_state_dict(state, strict=strict)
+        )
         return module if map_location is None else module.to(map_location)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -207,8 +212,13 @@ class Module(ModuleHooks, torch.nn.Module):
         return {name: value for name, value in self.__dict__.items() if name not in _LIVE}
 
 
-def load_weights(module: torch.nn.Module, checkpoint: Mapping[str, Any], path: object, *, strict: bool = True) -> None:
-    """Load a checkpoint's ``state_dict`` into a module.
+def load_weights(
+    module: torch.nn.Module,
+    checkpoint: Mapping[str, Any],
+    path: object,
+    load: Callable[[Mapping[str, Any]], object],
+) -> None:
+    """Hand a checkpoint's ``state_dict`` to ``load``, and word what goes wrong.
 
     Raises:
         CheckpointError [checkpoint.no-weights]: there is none, or it belongs to another module.
@@ -218,7 +228,7 @@ def load_weights(module: torch.nn.Module, checkpoint: Mapping[str, Any], path: o
         if not isinstance(state, Mapping):
             message = f"it holds: {', '.join(map(str, checkpoint)) or 'nothing'}"
             raise TypeError(message)  # noqa: TRY301 - one place that words the error
-        module.load_state_dict(state, strict=strict)
+        load(state)
     except (RuntimeError, TypeError) as error:
         raise CheckpointError(
             "checkpoint.no-weights",

@@ -69,14 +69,14 @@ class Run(Protocol):
     def default_root_dir(self) -> str:
         """Where files go when nobody says otherwise."""
 
-    def save_checkpoint(self, filepath: str | os.PathLike[str], weights_only: bool = False) -> None:  # noqa: FBT001, FBT002 - the known signature
+    def save_checkpoint(self, filepath: str | os.PathLike[str], weights_only: bool = False) -> None:
         """Write a checkpoint; every rank must call."""
 
 
 class Recorder(Protocol):
     """Takes what modules log."""
 
-    def log(self, name: str, value: Any, options: LogOptions) -> None:  # noqa: ANN401 - checked by the recorder
+    def log(self, name: str, value: Any, options: LogOptions) -> None:
         """Note a value."""
 
 

@@ -35,7 +35,7 @@ class MixedPrecision(Precision):
     def convert_module(self, module: torch.nn.Module) -> None:
         """Leave the module as it is: float32."""
 
-    def convert_input(self, batch: Any) -> Any:  # noqa: ANN401 - any nesting
+    def convert_input(self, batch: Any) -> Any:
         """Bring float64 and half inputs to float32; autocast shortens what may be short."""
         return self.cast_floating(batch, torch.float32)
 

@@ -31,7 +31,7 @@ class Precision(ABC):
         """Convert parameters in place; a buffer keeps its type unless the format cannot work so."""
 
     @abstractmethod
-    def convert_input(self, batch: Any) -> Any:  # noqa: ANN401 - any nesting
+    def convert_input(self, batch: Any) -> Any:
         """Convert the floating tensors of a nested batch; integers and booleans stay what they are."""
 
     @abstractmethod
@@ -55,10 +55,10 @@ class Precision(ABC):
         """Take up what `state_dict` returned."""
 
     @final
-    def cast_floating(self, batch: Any, dtype: torch.dtype) -> Any:  # noqa: ANN401 - any nesting
+    def cast_floating(self, batch: Any, dtype: torch.dtype) -> Any:
         """Return the batch with its floating tensors in ``dtype``; itself when they are already."""
 
-        def one(leaf: Any) -> Any:  # noqa: ANN401 - a leaf may be anything
+        def one(leaf: Any) -> Any:
             wrong = isinstance(leaf, torch.Tensor) and leaf.dtype is not dtype and leaf.is_floating_point()
             return leaf.to(dtype) if wrong else leaf
 

@@ -37,7 +37,7 @@ class TruePrecision(Precision):
         if self._dtype is torch.float64:
             module.double()
 
-    def convert_input(self, batch: Any) -> Any:  # noqa: ANN401 - any nesting
+    def convert_input(self, batch: Any) -> Any:
         """Bring floating tensors to the format: float64 data from numpy meets float32 layers."""
         return self.cast_floating(batch, self._dtype)
 

@@ -11,7 +11,13 @@ from torch.nn.parallel import DistributedDataParallel
 from drivetrain.strategies.forward import StepForward
 from drivetrain.strategies.strategy import Parts, Strategy
 
-_OPTIONS = ("find_unused_parameters", "static_graph", "gradient_as_bucket_view", "broadcast_buffers", "bucket_cap_mb")
+_OPTIONS = (
+    "find_unused_parameters",
+    "static_graph",
+    "gradient_as_bucket_view",
+    "broadcast_buffers",
+    "bucket_cap_mb",
+)
 
 
 @final
@@ -46,7 +52,7 @@ class DDPRuntime(Strategy):
         if self.device.type != "cpu":
             module.cpu()
 
-    def training_step(self, *arguments: Any) -> Any:  # noqa: ANN401 - the user's step
+    def training_step(self, *arguments: Any) -> Any:
         """Run the step through the wrapper."""
         assert self._step is not None, "the strategy was not set up to train"  # noqa: S101 - our own bug
         with self.precision.forward_context(self.device.type):

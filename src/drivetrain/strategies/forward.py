@@ -20,6 +20,6 @@ class StepForward(torch.nn.Module):
         self.module = module
         self._step = step
 
-    def forward(self, *arguments: Any) -> Any:  # noqa: ANN401 - the user's step
+    def forward(self, *arguments: Any) -> Any:
         """Run the step."""
         return self._step(*arguments)

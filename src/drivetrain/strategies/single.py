@@ -30,7 +30,7 @@ class SingleRuntime(Strategy):
         if self.device.type != "cpu":
             module.cpu()
 
-    def training_step(self, *arguments: Any) -> Any:  # noqa: ANN401 - the user's step
+    def training_step(self, *arguments: Any) -> Any:
         """Run the step."""
         assert self._step is not None, "the strategy was not set up to train"  # noqa: S101 - our own bug
         with self.precision.forward_context(self.device.type):

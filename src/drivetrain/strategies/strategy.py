@@ -95,7 +95,7 @@ class Strategy(ABC):
         """Take off whatever `setup` put around the module, and bring it back to the CPU."""
 
     @abstractmethod
-    def training_step(self, *arguments: Any) -> Any:  # noqa: ANN401 - the user's step
+    def training_step(self, *arguments: Any) -> Any:
         """Run the module's training step so that backward will combine gradients over ranks."""
 
     @abstractmethod
@@ -123,20 +123,20 @@ class Strategy(ABC):
         """Load what `optimizer_state` returned, at any world size."""
 
     @final
-    def evaluation_step(self, step: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401 - the user's step
+    def evaluation_step(self, step: Callable[..., Any], *arguments: Any) -> Any:
         """Run a step that needs no gradients; ranks need not call equally often."""
         with self.precision.forward_context(self.device.type):
             return step(*arguments)
 
     @final
-    def batch_to_device(self, batch: Any) -> Any:  # noqa: ANN401 - any nesting
+    def batch_to_device(self, batch: Any) -> Any:
         """Convert a batch's floating tensors to the precision's format and move it to the device."""
         return self.accelerator.move(self.precision.convert_input(batch), self.device)
 
     @final
     def backward(self, loss: torch.Tensor) -> None:
         """Compute gradients; with several ranks, of the mean of their losses."""
-        self.precision.scale_loss(loss).backward()
+        torch.autograd.backward(self.precision.scale_loss(loss))
 
     @final
     def optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
@@ -197,7 +197,11 @@ class Strategy(ABC):
         numpy = sys.modules.get("numpy")
         if numpy is not None:
             name, keys, *rest = numpy.random.get_state()
-            state["numpy"] = [str(name), torch.from_numpy(keys.astype("int64")), *(float(x) if isinstance(x, float) else int(x) for x in rest)]
+            state["numpy"] = [
+                str(name),
+                torch.from_numpy(keys.astype("int64")),
+                *(float(x) if isinstance(x, float) else int(x) for x in rest),
+            ]
         return state
 
     @final

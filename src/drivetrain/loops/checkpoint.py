@@ -1,0 +1,157 @@
+"""A run as a checkpoint, and back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from drivetrain._version import __version__
+from drivetrain.base.errors import CheckpointError
+from drivetrain.loops.context import Context
+from drivetrain.modules.hyperparameters import split_plain
+from drivetrain.modules.module import load_weights
+
+
+def save(context: Context, path: str | os.PathLike[str], *, weights_only: bool, is_live: bool) -> None:
+    """Write what the run is now. ``is_live`` is False after the run, when only rank 0 is left.
+
+    Collectives:
+        while the run is going on: a gather of every rank's random state and logged values, then the
+        word whether the file is there; every rank must call.
+    """
+    strategy = context.strategy
+    checkpoint: dict[str, Any] = {
+        "state_dict": strategy.model_state(context.module),
+        "epoch": context.progress.epoch,
+        "global_step": context.progress.global_step,
+        "hyper_parameters": split_plain(context.module.hparams, ())[0],
+        "drivetrain_version": __version__,
+        "plan": context.run.plan.to_dict(),
+    }
+    if not weights_only:
+        checkpoint |= _training_state(context, is_live=is_live)
+    context.events("on_save_checkpoint", checkpoint)
+    if is_live:
+        strategy.save(checkpoint, path)
+    else:
+        strategy.checkpoint_io.save(checkpoint, path)
+
+
+def _training_state(context: Context, *, is_live: bool) -> dict[str, Any]:
+    strategy = context.strategy
+    if is_live:
+        gather_ranks(context)
+    everybody = context.of_ranks
+    states = {callback.state_key: callback.state_dict() for callback in context.callbacks}
+    return {
+        "optimizer_states": [strategy.optimizer_state(one) for one in context.optimizers],
+        "lr_schedulers": [one.scheduler.state_dict() for one in context.schedulers],
+        "loops": {
+            "fit": {
+                "progress": context.progress.state_dict(),
+                "logged": [logged for _, logged in everybody],
+                "metrics": context.results.metrics_state(),
+                "precision": strategy.precision.state_dict(),
+            }
+        },
+        "callbacks": {key: state for key, state in states.items() if state},
+        "datamodule": context.datamodule.state_dict() if context.datamodule is not None else {},
+        "rng": [rng for rng, _ in everybody],
+    }
+
+
+def gather_ranks(context: Context) -> None:
+    """Bring to rank 0 what each rank has of its own: random state, and what it logged in this epoch.
+
+    Collectives:
+        one gather; every rank must call.
+    """
+    strategy = context.strategy
+    mine = ({**strategy.rng_state(), "epoch": context.epoch_rng}, context.results.state_dict())
+    if strategy.ranks.world_size == 1:
+        context.of_ranks = [mine]
+    else:
+        context.of_ranks = strategy.collectives.gather_object(mine) or []
+
+
+def restore_weights(context: Context, checkpoint: Mapping[str, Any], path: object) -> None:
+    """Load the model's weights only; after the strategy has set the module up."""
+    context.events("on_load_checkpoint", checkpoint)
+    module = context.module
+    load_weights(module, checkpoint, path, lambda state: context.strategy.load_model_state(module, state))
+
+
+def restore_training(context: Context, checkpoint: Mapping[str, Any], path: object) -> None:
+    """Take up everything but the random state, which is set last, right before the next batch.
+
+    Raises:
+        CheckpointError [checkpoint.no-training-state]: the file holds weights only, or is another library's.
+        CheckpointError [checkpoint.mismatch]: it has another number of optimizers or schedulers.
+    """
+    fit = checkpoint.get("loops", {}).get("fit")
+    if not isinstance(fit, Mapping) or "optimizer_states" not in checkpoint:
+        raise CheckpointError(
+            "checkpoint.no-training-state",
+            f"{path} has no state to go on from",
+            values={"path": str(path), "holds": sorted(map(str, checkpoint))},
+            because="fit(ckpt_path=...) goes on where a run stopped: optimizer, counters, random state",
+            hint="load the weights only: Model.load_from_checkpoint(path), then fit without ckpt_path",
+        )
+    strategy = context.strategy
+    for name, have in (("optimizer_states", context.optimizers), ("lr_schedulers", context.schedulers)):
+        if len(checkpoint[name]) != len(have):
+            raise CheckpointError(
+                "checkpoint.mismatch",
+                f"{path} has {len(checkpoint[name])} {name}, configure_optimizers gives {len(have)}",
+                values={"path": str(path)},
+                because="a run goes on with the optimizers and schedulers that it had",
+                hint="return the same ones from configure_optimizers, or load the weights only",
+            )
+    for optimizer, state in zip(context.optimizers, checkpoint["optimizer_states"], strict=True):
+        strategy.load_optimizer_state(optimizer, state)
+    for one, state in zip(context.schedulers, checkpoint["lr_schedulers"], strict=True):
+        one.scheduler.load_state_dict(state)
+    context.progress.load_state_dict(fit["progress"])
+    strategy.precision.load_state_dict(dict(fit.get("precision", {})))
+    _restore_logged(context, fit)
+    for callback in context.callbacks:
+        if callback.state_key in checkpoint.get("callbacks", {}):
+            callback.load_state_dict(checkpoint["callbacks"][callback.state_key])
+    if context.datamodule is not None and checkpoint.get("datamodule"):
+        context.datamodule.load_state_dict(checkpoint["datamodule"])
+
+
+def _restore_logged(context: Context, fit: Mapping[str, Any]) -> None:
+    logged, ranks = fit["logged"], context.strategy.ranks
+    mine: dict[str, Any] = logged[ranks.rank] if len(logged) == ranks.world_size else {}
+    if len(logged) != ranks.world_size and ranks.is_zero and logged:
+        mine = _merged(logged)
+    context.results.load_state_dict(mine, dict(fit["metrics"]))
+
+
+def _merged(logged: list[dict[str, Any]]) -> dict[str, Any]:
+    """Put what several ranks logged into one rank's state; the mean over all stays what it was."""
+    merged = {name: {**state} for name, state in logged[0].items()}
+    for other in logged[1:]:
+        for name, state in other.items():
+            if name not in merged:
+                merged[name] = state
+                continue
+            for kept in (merged[name], state):
+                if kept["values"] is not None:
+                    weights = kept["sum"].new_tensor(kept["weights"])
+                    kept["sum"] = kept["sum"] + (kept["values"] * weights).sum()
+                    kept["weight"] += sum(kept["weights"])
+                    kept["values"], kept["weights"] = None, []
+            merged[name]["sum"] = merged[name]["sum"] + state["sum"]
+            merged[name]["weight"] += state["weight"]
+    return merged
+
+
+def restore_rng(context: Context, checkpoint: Mapping[str, Any]) -> None:
+    """Set this rank's random state; on another world size a new rank keeps numbers of its own."""
+    states, ranks = checkpoint.get("rng", []), context.strategy.ranks
+    if ranks.rank < len(states):
+        context.epoch_rng = states[ranks.rank].get("epoch")
+        context.strategy.set_rng_state(states[ranks.rank])

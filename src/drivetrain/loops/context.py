@@ -1,0 +1,145 @@
+"""Context: what a run on one rank has, and the set-up and tear-down around its loop."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from drivetrain.base.errors import ModuleError
+from drivetrain.base.where import HERE
+from drivetrain.events import Dispatcher, check_hooks, is_unused
+from drivetrain.loops.optimization import Scheduled
+from drivetrain.loops.progress import Progress
+from drivetrain.loops.results import Results
+from drivetrain.modules import DataModule, Module, Run
+from drivetrain.strategies.strategy import Strategy
+
+
+@dataclass
+class Context:
+    """One verb on one rank: the objects of the run, in their run-time form."""
+
+    run: Run
+    """The trainer, as hooks see it."""
+    strategy: Strategy
+    module: Module
+    callbacks: Sequence[Any]
+    datamodule: DataModule | None
+    stage: str
+    """fit, validate, test or predict."""
+    log_every_n_steps: int
+    events: Dispatcher
+    results: Results
+    first_step: int = 0
+    """Optimizer steps that had been taken when this run began."""
+    progress: Progress = field(default_factory=Progress)
+    optimizers: list[Any] = field(default_factory=list)
+    schedulers: list[Scheduled] = field(default_factory=list)
+    num_training_batches: int | None = None
+    """Steps of an epoch on this rank; None where the loader has no length."""
+    epoch_rng: dict[str, Any] | None = None
+    """This rank's random state before the epoch's first batch, where a loader has to be replayed."""
+    of_ranks: list[tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=list)
+    """Every rank's random state and logged values, on rank 0, as they were last gathered."""
+
+
+def check_objects(module: Module, callbacks: Sequence[Any], callback_base: type) -> None:
+    """Refuse, before anything starts, hooks that nothing would call.
+
+    Raises:
+        ModuleError [module.hook-name]: and the others of `check_hooks`.
+        ModuleError [callback.duplicate-key]: two callbacks would write one entry of a checkpoint.
+    """
+    check_hooks(module, Module)
+    keys: dict[str, Any] = {}
+    for callback in callbacks:
+        check_hooks(callback, callback_base)
+        is_stateful = type(callback).state_dict is not getattr(callback_base, "state_dict", None)
+        if is_stateful and keys.setdefault(callback.state_key, callback) is not callback:
+            raise ModuleError(
+                "callback.duplicate-key",
+                f"two callbacks have the state_key {callback.state_key!r}",
+                values={"callbacks": [type(one).__name__ for one in callbacks]},
+                because="each callback's state has its own entry in a checkpoint",
+                hint="override state_key so that they differ",
+            )
+
+
+@contextmanager
+def running(context: Context) -> Iterator[None]:
+    """Set a run up and tear it down: data, hooks, module; also after a failure.
+
+    Collectives:
+        one barrier where there is data to prepare; every rank must call.
+    """
+    module, datamodule = context.module, context.datamodule
+    HERE.clear()
+    HERE.note(stage=context.stage)
+    module._run, module._recorder = context.run, context.results  # noqa: SLF001 - the run's side of it
+    if datamodule is not None:
+        datamodule.trainer = context.run
+    try:
+        _prepare(context)
+        if datamodule is not None and not is_unused(datamodule.setup):
+            datamodule.setup(context.stage)
+        context.events("setup", context.stage)
+        yield
+        context.events("teardown", context.stage)
+        if datamodule is not None and not is_unused(datamodule.teardown):
+            datamodule.teardown(context.stage)
+    except BaseException as error:
+        context.events("on_exception", error)
+        raise
+    finally:
+        module._recorder = None  # noqa: SLF001 - as above
+        context.strategy.teardown(module)
+
+
+def _prepare(context: Context) -> None:
+    found = [
+        thing
+        for thing in (context.datamodule, context.module)
+        if thing is not None and not is_unused(thing.prepare_data)
+    ]
+    if not found:
+        return
+    if context.strategy.ranks.is_zero:
+        for thing in found:
+            thing.prepare_data()
+    context.strategy.collectives.barrier()
+
+
+@contextmanager
+def evaluating(module: Module) -> Iterator[None]:
+    """Put the module into eval mode, and every part of it back as it was."""
+    before = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in before:
+            part.training = mode
+
+
+def arguments_taken(step: Callable[..., Any], most: int) -> int:
+    """Return how many of the ``most`` arguments (batch, batch_idx, dataloader_idx) a step takes."""
+    try:
+        signature = inspect.signature(step)
+    except (TypeError, ValueError):  # a builtin without a signature takes them all
+        return most
+    for count in range(most, 0, -1):
+        try:
+            signature.bind(*range(count))
+        except TypeError:
+            continue
+        return count
+    raise ModuleError(
+        "module.step-arguments",
+        f"{getattr(step, '__qualname__', step)}{signature} cannot be called",
+        values={"step": getattr(step, "__qualname__", step), "takes": str(signature)},
+        because="a step gets (batch, batch_idx) and, with several loaders, dataloader_idx",
+        hint="write it as def training_step(self, batch, batch_idx)",
+    )

@@ -1,0 +1,105 @@
+"""EvaluationLoop: validate and test, and the validation inside fit."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import torch
+
+from drivetrain.base.errors import ModuleError
+from drivetrain.base.where import HERE
+from drivetrain.data import Feed
+from drivetrain.events import is_unused
+from drivetrain.loops.context import Context, arguments_taken, evaluating
+from drivetrain.loops.results import Part, Phase
+
+STEPS = {"validation": "validation_step", "test": "test_step"}
+
+
+@final
+class EvaluationLoop:
+    """Every batch of every loader once, on one rank each; means are over all samples, exactly.
+
+    Batch i of a loader runs on rank i % N, so its number and its contents are those of a run on one
+    device. Ranks may have different numbers of batches; steps and batch hooks must not communicate.
+    """
+
+    def __init__(self, context: Context, feeds: list[Feed], kind: str) -> None:
+        self._context, self._feeds, self._kind = context, feeds, kind
+        self._step = evaluation_step(context, STEPS[kind], len(feeds))
+
+    def run(self) -> list[dict[str, torch.Tensor]]:
+        """Return the reduced values of each loader, on every rank.
+
+        Collectives:
+            one reduction of what was logged; every rank must call.
+        """
+        context, kind = self._context, self._kind
+        results = context.results
+        whole: Phase = (f"{kind} epoch", 0)
+        parts: dict[Phase, Part] = {}
+        with evaluating(context.module), torch.no_grad():
+            results.enter(whole)
+            context.events(f"on_{kind}_start")
+            context.events(f"on_{kind}_epoch_start")
+            for number, feed in enumerate(self._feeds):
+                phase: Phase = (kind, number)
+                results.enter(phase)
+                suffix = f"/dataloader_idx_{number}" if len(self._feeds) > 1 else ""
+                parts[phase] = Part(suffix, ran=self._one(feed, number))
+            results.enter(whole)
+            context.events(f"on_{kind}_epoch_end")
+            found = results.reduce_epoch({**parts, whole: Part()})
+            context.events(f"on_{kind}_end")
+            late = results.reduce_epoch({whole: Part()})
+        extra = {**found[whole], **late.get(whole, {})}
+        return [{**found[phase], **extra} for phase in parts]
+
+    def _one(self, feed: Feed, number: int) -> bool:
+        context, kind, step = self._context, self._kind, self._step
+        starts = context.events.calls(f"on_{kind}_batch_start")
+        ends = context.events.calls(f"on_{kind}_batch_end")
+        ran = False
+        for batch, share in feed.evaluation():
+            ran = True
+            HERE.note(loader=number, batch=share.number)
+            moved = context.strategy.batch_to_device(batch)
+            context.results.at_batch(share.number, share.size)
+            for call in starts:
+                call(moved, share.number, number)
+            output = step(moved, share.number, number)
+            for call in ends:
+                call(output, moved, share.number, number)
+        return ran
+
+
+def evaluation_step(context: Context, name: str, num_loaders: int) -> Any:
+    """Return the module's step as a call with (batch, batch_idx, dataloader_idx), whatever it takes.
+
+    Raises:
+        ModuleError [module.no-step]: the module has no such step.
+    """
+    method = getattr(context.module, name)
+    if is_unused(method):
+        raise ModuleError(
+            "module.no-step",
+            f"{type(context.module).__name__} has no {name}",
+            values={"class": type(context.module).__qualname__},
+            because=f"{name} says what is done with a batch",
+            hint=f"write def {name}(self, batch, batch_idx)",
+        )
+    count = arguments_taken(method, 3)
+    if num_loaders > 1 and count < 3:  # noqa: PLR2004 - batch, batch_idx, dataloader_idx
+        raise ModuleError(
+            "module.step-arguments",
+            f"{type(context.module).__name__}.{name} does not take dataloader_idx",
+            values={"class": type(context.module).__qualname__, "loaders": num_loaders},
+            because="with several loaders a step is told which one the batch is from",
+            hint=f"write def {name}(self, batch, batch_idx, dataloader_idx=0)",
+        )
+    run = context.strategy.evaluation_step
+
+    def step(*arguments: Any) -> Any:
+        return run(method, *arguments[:count])
+
+    return step

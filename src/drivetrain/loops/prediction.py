@@ -1,0 +1,71 @@
+"""PredictionLoop: the output of every batch, complete and in the loader's order."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import torch
+
+from drivetrain.base.tree import map_leaves
+from drivetrain.base.where import HERE
+from drivetrain.data import Feed
+from drivetrain.loops.context import Context, evaluating
+from drivetrain.loops.evaluation import evaluation_step
+
+
+@final
+class PredictionLoop:
+    """Each batch once; outputs come to the CPU as they are made, and to rank 0 at the end."""
+
+    def __init__(self, context: Context, feeds: list[Feed], *, on_every_rank: bool) -> None:
+        self._context, self._feeds, self._on_every_rank = context, feeds, on_every_rank
+        self._step = evaluation_step(context, "predict_step", len(feeds))
+
+    def run(self) -> list[list[Any]]:
+        """Return each loader's outputs, in order: on rank 0, or on every rank where each is a caller.
+
+        Collectives:
+            one gather of all outputs a loader; every rank must call.
+        """
+        context = self._context
+        found = []
+        with evaluating(context.module), torch.no_grad():
+            context.events("on_predict_start")
+            context.events("on_predict_epoch_start")
+            for number, feed in enumerate(self._feeds):
+                context.results.enter(("predict", number))
+                found.append(self._gathered(self._one(feed, number)))
+            context.events("on_predict_epoch_end")
+            context.events("on_predict_end")
+        return found
+
+    def _one(self, feed: Feed, number: int) -> list[tuple[int, Any]]:
+        context = self._context
+        starts = context.events.calls("on_predict_batch_start")
+        ends = context.events.calls("on_predict_batch_end")
+        outputs = []
+        for batch, share in feed.evaluation():
+            HERE.note(loader=number, batch=share.number)
+            moved = context.strategy.batch_to_device(batch)
+            for call in starts:
+                call(moved, share.number, number)
+            output = self._step(moved, share.number, number)
+            for call in ends:
+                call(output, moved, share.number, number)
+            outputs.append((share.number, map_leaves(output, _to_cpu)))
+        return outputs
+
+    def _gathered(self, mine: list[tuple[int, Any]]) -> list[Any]:
+        collectives = self._context.strategy.collectives
+        if collectives.world_size == 1:
+            return [output for _, output in mine]
+        if self._on_every_rank:
+            everybody: list[list[tuple[int, Any]]] | None = collectives.all_gather_object(mine)
+        else:
+            everybody = collectives.gather_object(mine)
+        pairs = sorted((pair for part in everybody or [] for pair in part), key=lambda pair: pair[0])
+        return [output for _, output in pairs]
+
+
+def _to_cpu(leaf: Any) -> Any:
+    return leaf.detach().cpu() if isinstance(leaf, torch.Tensor) else leaf

@@ -1,0 +1,127 @@
+"""What each verb of the Trainer does on one rank, between set-up and tear-down."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from drivetrain.data import Feed, make_feed
+from drivetrain.events import is_unused
+from drivetrain.loops import checkpoint as checkpoints
+from drivetrain.loops.context import Context, running
+from drivetrain.loops.evaluation import EvaluationLoop
+from drivetrain.loops.fit import FitLoop
+from drivetrain.loops.prediction import PredictionLoop
+from drivetrain.loops.settings import Settings
+from drivetrain.loops.sources import all_loaders, find_loader, needed_loader, one_loader
+
+KINDS = {"validate": "val", "test": "test", "predict": "predict"}
+"""The loaders that each verb reads."""
+_HOOKS = {"validate": "validation", "test": "test"}
+
+
+@dataclass(frozen=True)
+class Request:
+    """One call of a verb: what was passed to it."""
+
+    stage: str
+    settings: Settings
+    loaders: Any = None
+    val_loaders: Any = None
+    ckpt_path: str | None = None
+    weights_only: bool = True
+    is_external: bool = False
+    """Whether every rank is a caller that wants the result."""
+
+
+def perform(context: Context, request: Request) -> Any:
+    """Do what was asked for, on this rank."""
+    with _deterministic(request.settings.deterministic), running(context):
+        checkpoint = _read(context, request)
+        if request.stage == "fit":
+            return _fit(context, request, checkpoint)
+        return _evaluate(context, request, checkpoint)
+
+
+def _fit(context: Context, request: Request, checkpoint: Mapping[str, Any] | None) -> bool:
+    settings, module, datamodule = request.settings, context.module, context.datamodule
+    source = one_loader(needed_loader("train", "fit", request.loaders, datamodule, module))
+    with _feeds(context, settings, "train", [source]) as (feed,):
+        sources = (
+            []
+            if is_unused(module.validation_step)
+            else all_loaders(find_loader("val", request.val_loaders, datamodule, module))
+        )
+        if settings.limits["val"] == 0:
+            sources = []
+        if feed.num_batches is not None:
+            context.num_training_batches = math.ceil(feed.num_batches / context.strategy.ranks.world_size)
+        with _feeds(context, settings, "val", sources) as feeds:
+            validation = EvaluationLoop(context, feeds, "validation") if feeds else None
+            loop = FitLoop(context, feed, validation, settings.bounds)
+            loop.run(checkpoint, request.ckpt_path)
+    return loop.stopped_early
+
+
+def _evaluate(context: Context, request: Request, checkpoint: Mapping[str, Any] | None) -> Any:
+    stage, module, strategy = request.stage, context.module, context.strategy
+    kind = KINDS[stage]
+    sources = all_loaders(needed_loader(kind, stage, request.loaders, context.datamodule, module))
+    strategy.setup(module, None)
+    if checkpoint is not None:
+        checkpoints.restore_weights(context, checkpoint, request.ckpt_path)
+    with _feeds(context, request.settings, kind, sources) as feeds:
+        if stage == "predict":
+            found = PredictionLoop(context, feeds, on_every_rank=request.is_external).run()
+            return found[0] if len(found) == 1 else found
+        values = EvaluationLoop(context, feeds, _HOOKS[stage]).run()
+        return [{name: float(value) for name, value in one.items()} for one in values]
+
+
+def _read(context: Context, request: Request) -> Mapping[str, Any] | None:
+    if request.ckpt_path is None:
+        return None
+    return context.strategy.checkpoint_io.load(request.ckpt_path, weights_only=request.weights_only)
+
+
+@contextmanager
+def _feeds(context: Context, settings: Settings, kind: str, sources: list[Any]) -> Iterator[list[Feed]]:
+    ranks, limit = context.strategy.ranks, settings.limits[kind]
+    made = [
+        make_feed(
+            source,
+            f"the {kind} loader",
+            f"limit_{kind}_batches",
+            limit,
+            settings.seed,
+            ranks.rank,
+            ranks.world_size,
+        )
+        for source in sources
+    ]
+    try:
+        yield made
+    finally:
+        for feed in made:
+            feed.close()
+
+
+@contextmanager
+def _deterministic(wanted: bool | str) -> Iterator[None]:
+    if not wanted:
+        yield
+        return
+    before = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
+    torch.use_deterministic_algorithms(mode=True, warn_only=wanted == "warn")
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(mode=before[0], warn_only=before[1])

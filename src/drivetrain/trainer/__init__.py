@@ -1,0 +1,11 @@
+"""Floor 6: the Trainer, which joins all floors below.
+
+::
+
+    trainer.py     Trainer: the verbs
+    arguments.py   the names and values of its arguments
+"""
+
+from drivetrain.trainer.trainer import Trainer
+
+__all__ = ["Trainer"]

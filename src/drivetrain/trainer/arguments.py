@@ -1,0 +1,181 @@
+"""The names and values of the Trainer's arguments."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from drivetrain.base.errors import TrainerError
+from drivetrain.base.text import listed, nearest
+from drivetrain.callbacks import Callback, LineProgress, ModelCheckpoint, RichProgress
+from drivetrain.machine import probe
+from drivetrain.modules import DataModule, Module
+from drivetrain.resolver.legacy import LEGACY
+
+LATER = (
+    "accumulate_grad_batches",
+    "barebones",
+    "benchmark",
+    "detect_anomaly",
+    "enable_autolog_hparams",
+    "enable_model_summary",
+    "fast_dev_run",
+    "gradient_clip_algorithm",
+    "gradient_clip_val",
+    "inference_mode",
+    "max_time",
+    "model_registry",
+    "num_sanity_val_steps",
+    "overfit_batches",
+    "profiler",
+    "reload_dataloaders_every_n_epochs",
+    "suggest_integrations",
+    "use_distributed_sampler",
+    "val_check_interval",
+)
+"""Arguments that users of such Trainers know and that this release does not have."""
+
+
+def check_names(unknown: Mapping[str, object], known: Iterable[str]) -> None:
+    """Refuse an argument that is neither ours nor an old spelling.
+
+    Raises:
+        TrainerError [trainer.later-argument]: a known argument that this release does not have.
+        TrainerError [trainer.unknown-argument]: there is no such argument.
+    """
+    for name, value in unknown.items():
+        if name in LATER:
+            raise later(name, value)
+        if name not in LEGACY:
+            names = [*known]
+            close = nearest(name, [*names, *LEGACY])
+            raise TrainerError(
+                "trainer.unknown-argument",
+                f"Trainer has no argument {name!r}" + (f", did you mean {close!r}?" if close else ""),
+                values={name: value},
+                because=f"its arguments are {listed(names)}",
+                hint=f"write {close}=..." if close else "leave it out",
+            )
+
+
+def later(name: str, value: object) -> TrainerError:
+    """Return the error for what this release does not have."""
+    return TrainerError(
+        "trainer.later-argument",
+        f"Trainer({name}={value!r}): this release does not have it yet",
+        values={name: value},
+        because="an argument that would do nothing is refused",
+        hint=f"leave {name} out",
+    )
+
+
+def translated(
+    old: Mapping[str, object], given: Mapping[str, object], defaults: Mapping[str, object]
+) -> dict[str, Any]:
+    """Return old spellings' meanings as arguments of today.
+
+    Raises:
+        TrainerError [trainer.argument-twice]: the argument itself says something else.
+        TrainerError [trainer.later-argument]: this release does not have the argument.
+    """
+    for name, value in old.items():
+        if name not in given:
+            raise later(name, value)
+        if given[name] not in (defaults[name], value):
+            raise TrainerError(
+                "trainer.argument-twice",
+                f"{name}={given[name]!r}, and an old spelling that means {name}={value!r}",
+                values={name: given[name]},
+                because="one thing is said once",
+                hint=f"leave the old spelling out and write {name}=...",
+            )
+    return dict(old)
+
+
+def read_callbacks(given: Mapping[str, Any]) -> list[Callback]:
+    """Return the callbacks as a list, with progress and checkpoints where they are wanted.
+
+    Raises:
+        TrainerError [trainer.bad-argument]: not callbacks; or a ModelCheckpoint that is switched off.
+    """
+    found = given["callbacks"]
+    callbacks = [] if found is None else [found] if isinstance(found, Callback) else found
+    if not isinstance(callbacks, (list, tuple)) or not all(isinstance(one, Callback) for one in callbacks):
+        raise _bad("callbacks", found, "a Callback or a list of them", "callbacks=[MyCallback()]")
+    callbacks = list(callbacks)
+    has_checkpoint = any(isinstance(one, ModelCheckpoint) for one in callbacks)
+    wanted = given["enable_checkpointing"]
+    if wanted is False and has_checkpoint:
+        raise _bad(
+            "enable_checkpointing", wanted, "not False with a ModelCheckpoint in callbacks", "one of the two"
+        )
+    if wanted and not has_checkpoint:
+        callbacks.append(ModelCheckpoint())
+    if given["enable_progress_bar"] and not any(
+        isinstance(one, (LineProgress, RichProgress)) for one in callbacks
+    ):
+        callbacks.append(RichProgress() if probe.is_terminal() else LineProgress())
+    return callbacks
+
+
+def _bad(name: str, value: object, because: str, hint: str) -> TrainerError:
+    return TrainerError(
+        "trainer.bad-argument",
+        f"{name} cannot be {value!r}",
+        values={name: value},
+        because=f"{name} is {because}",
+        hint=f"pass {hint}",
+    )
+
+
+def check_model(model: object) -> Module:
+    """Return the model.
+
+    Raises:
+        TrainerError [trainer.not-a-module]: it is something else.
+    """
+    if isinstance(model, Module):
+        return model
+    raise TrainerError(
+        "trainer.not-a-module",
+        f"the model is a {type(model).__name__}, not a drivetrain.Module",
+        values={"model": type(model).__qualname__},
+        because="a Module says what a training step is",
+        hint="subclass drivetrain.Module and hold the network in it",
+    )
+
+
+def check_data(datamodule: object, *passed: object) -> None:
+    """Refuse data that is given twice, or a data module that is none.
+
+    Raises:
+        TrainerError [trainer.data-twice]: loaders and a data module.
+        TrainerError [trainer.not-a-datamodule]: it is something else.
+    """
+    given = [one for one in passed if one is not None]
+    if any(isinstance(one, DataModule) for one in given) or (
+        datamodule is not None and not isinstance(datamodule, DataModule)
+    ):
+        raise TrainerError(
+            "trainer.not-a-datamodule",
+            "a data module in a loader's place, or something else in a data module's",
+            values={"datamodule": datamodule, "loaders": given},
+            because="a DataModule is passed as datamodule=, loaders as loaders",
+            hint="pass datamodule=MyDataModule()",
+        )
+    if datamodule is not None and given:
+        raise TrainerError(
+            "trainer.data-twice",
+            "loaders and a datamodule are both passed",
+            values={"datamodule": type(datamodule).__name__, "loaders": given},
+            because="data comes from one place",
+            hint="leave one of them out",
+        )
+
+
+def as_path(path: str | os.PathLike[str] | None, newest: str | None) -> str | None:
+    """Return a checkpoint's path as text; ``last`` is the newest that this trainer wrote, if it did."""
+    if path is None:
+        return None
+    return newest if path == "last" and newest is not None else os.fspath(path)

@@ -1,0 +1,384 @@
+"""Trainer: joins the verbs; decides nothing."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+import torch
+
+from drivetrain.base.errors import TrainerError
+from drivetrain.base.origin import AUTO, OFF, ONE
+from drivetrain.base.where import HERE
+from drivetrain.build import build_launcher, build_strategy, check, ranks_here
+from drivetrain.callbacks import Callback
+from drivetrain.callbacks.checkpoint import newest_path
+from drivetrain.collectives.place import Place
+from drivetrain.events import Dispatcher
+from drivetrain.loops import checkpoint as checkpoints
+from drivetrain.loops.context import Context, check_objects
+from drivetrain.loops.fit_result import FitResult
+from drivetrain.loops.results import Results
+from drivetrain.loops.settings import read_settings
+from drivetrain.loops.verbs import Request, perform
+from drivetrain.modules import DataModule, Module
+from drivetrain.resolver.front import plan_for
+from drivetrain.resolver.plan import Plan
+from drivetrain.resolver.ranks import Ranks
+from drivetrain.trainer.arguments import (
+    as_path,
+    check_data,
+    check_model,
+    check_names,
+    later,
+    read_callbacks,
+    translated,
+)
+
+_NUM_FLAGS = 9
+
+
+@final
+class Trainer:
+    """Trains, validates, tests and predicts with one plan.
+
+    The flags up to ``sync_batchnorm`` are those of `drivetrain.plan` and are resolved at once; see
+    ``trainer.plan``. Each verb is an ordinary function call: it starts the other ranks, this process is
+    rank 0 and keeps its objects, and afterwards no process is left. Each fit starts counting anew
+    unless ``ckpt_path`` says where to go on; the module keeps its weights.
+
+    Without ``max_epochs`` and ``max_steps`` a fit runs 1000 epochs. ``seed`` and the epoch fix the order of
+    the data; the module's own random numbers come from torch's generators as the user left them.
+    ``enable_checkpointing`` adds a ModelCheckpoint to those in ``callbacks``; nothing is written otherwise.
+
+    Raises:
+        PlanError: the flags describe no run.
+        TrainerError [trainer.bad-argument]: an argument has a value that it cannot have.
+        TrainerError [trainer.unknown-argument]: there is no such argument.
+        TrainerError [trainer.later-argument]: a known argument that this release does not have yet.
+    """
+
+    def __init__(
+        self,
+        *,
+        accelerator: Any = AUTO,
+        devices: Any = AUTO,
+        num_nodes: Any = ONE,
+        strategy: Any = AUTO,
+        launcher: Any = AUTO,
+        environment: Any = AUTO,
+        precision: Any = None,
+        plugins: Any = None,
+        sync_batchnorm: Any = OFF,
+        callbacks: Callback | Sequence[Callback] | None = None,
+        logger: bool | None = None,
+        max_epochs: int | None = None,
+        min_epochs: int | None = None,
+        max_steps: int = -1,
+        min_steps: int | None = None,
+        limit_train_batches: float = 1.0,
+        limit_val_batches: float = 1.0,
+        limit_test_batches: float = 1.0,
+        limit_predict_batches: float = 1.0,
+        check_val_every_n_epoch: int = 1,
+        log_every_n_steps: int = 50,
+        enable_progress_bar: bool = True,
+        enable_checkpointing: bool | None = None,
+        default_root_dir: str | os.PathLike[str] | None = None,
+        deterministic: bool | str = False,
+        seed: int = 0,
+        **legacy: Any,
+    ) -> None:
+        given = {name: value for name, value in locals().items() if name not in ("self", "legacy")}
+        defaults = {name: one.default for name, one in inspect.signature(Trainer).parameters.items()}
+        check_names(legacy, given)
+        flags = {name: given.pop(name) for name in list(given)[:_NUM_FLAGS]}
+        found = plan_for({**flags, **legacy}, caller="Trainer")
+        given |= translated(found.trainer_arguments, given, defaults)
+        if given["logger"]:
+            raise later("logger", given["logger"])
+        self._plan, self._objects, self._catalogue = found.plan, dict(found.objects), found.catalogue
+        self._settings = read_settings(given)
+        self.callbacks = read_callbacks(given)
+        """The callbacks, those that the Trainer added included."""
+        self.should_stop = False
+        """Set it to end the fit after the step; with several ranks, after the next logging step or epoch."""
+        self.interrupted = False
+        """Whether the last fit was ended by KeyboardInterrupt."""
+        self._context: Context | None = None
+        self._fitted: Context | None = None
+        self._is_live = False
+        self._module: Module | None = None
+
+    def fit(
+        self,
+        model: Module,
+        train_dataloaders: Any = None,
+        val_dataloaders: Any = None,
+        datamodule: DataModule | None = None,
+        ckpt_path: str | os.PathLike[str] | None = None,
+        *,
+        weights_only: bool = True,
+    ) -> FitResult:
+        """Train the model; with ``ckpt_path`` go on where that run stood, exactly.
+
+        KeyboardInterrupt ends it: it is raised again, ``trainer.interrupted`` is True, and the module,
+        its optimizer and `save_checkpoint` have the state of the last step.
+
+        Raises:
+            TrainerError [trainer.data-twice]: loaders and a data module are both given.
+            TrainerError [trainer.no-data]: nobody gives a loader.
+            BuildError: this release or installation cannot run the plan.
+        """
+        check_data(datamodule, train_dataloaders, val_dataloaders)
+        self.should_stop = self.interrupted = False
+        started = time.monotonic()
+        try:
+            stopped = self._run(
+                "fit", model, datamodule, train_dataloaders, ckpt_path, val_dataloaders, weights_only
+            )
+        except KeyboardInterrupt:
+            self.interrupted = True
+            raise
+        context = self._fitted
+        assert context is not None  # noqa: S101 - the run set it
+        return FitResult(
+            epochs=context.progress.epoch,
+            steps=context.progress.global_step,
+            samples=context.progress.samples,
+            metrics={name: float(value) for name, value in self.callback_metrics.items()},
+            checkpoint_path=newest_path(self.callbacks),
+            duration_s=time.monotonic() - started,
+            steps_here=context.progress.global_step - context.first_step,
+            stopped_early=stopped,
+        )
+
+    def validate(
+        self,
+        model: Module | None = None,
+        dataloaders: Any = None,
+        ckpt_path: str | os.PathLike[str] | None = None,
+        datamodule: DataModule | None = None,
+        *,
+        weights_only: bool = True,
+    ) -> list[dict[str, float]]:
+        """Run the validation loop once; return what was logged, a dict a loader, on every rank."""
+        check_data(datamodule, dataloaders)
+        found: list[dict[str, float]] = self._run(
+            "validate", model, datamodule, dataloaders, ckpt_path, None, weights_only
+        )
+        return found
+
+    def test(
+        self,
+        model: Module | None = None,
+        dataloaders: Any = None,
+        ckpt_path: str | os.PathLike[str] | None = None,
+        datamodule: DataModule | None = None,
+        *,
+        weights_only: bool = True,
+    ) -> list[dict[str, float]]:
+        """Run the test loop once; return what was logged, a dict a loader, on every rank."""
+        check_data(datamodule, dataloaders)
+        found: list[dict[str, float]] = self._run(
+            "test", model, datamodule, dataloaders, ckpt_path, None, weights_only
+        )
+        return found
+
+    def predict(
+        self,
+        model: Module | None = None,
+        dataloaders: Any = None,
+        datamodule: DataModule | None = None,
+        ckpt_path: str | os.PathLike[str] | None = None,
+        *,
+        weights_only: bool = True,
+    ) -> list[Any]:
+        """Return predict_step's output for every batch, in the loader's order, on the CPU.
+
+        With several loaders, a list for each.
+        """
+        check_data(datamodule, dataloaders)
+        found: list[Any] = self._run("predict", model, datamodule, dataloaders, ckpt_path, None, weights_only)
+        return found
+
+    def save_checkpoint(self, filepath: str | os.PathLike[str], weights_only: bool = False) -> None:
+        """Write the run as it is; in a run every rank must call, afterwards the caller has it all.
+
+        In a run it is exact in on_train_batch_end and on_train_epoch_end of callbacks with ``is_last``.
+
+        Raises:
+            TrainerError [trainer.no-run]: nothing has been run.
+        """
+        context = self._context if self._is_live else self._fitted or self._context
+        if context is None:
+            raise _no_run("save_checkpoint")
+        checkpoints.save(context, filepath, weights_only=weights_only, is_live=self._is_live)
+
+    def _run(
+        self,
+        stage: str,
+        model: Module | None,
+        datamodule: DataModule | None,
+        loaders: Any,
+        ckpt_path: str | os.PathLike[str] | None,
+        val_loaders: Any,
+        weights_only: bool,
+    ) -> Any:
+        module = check_model(self._module if model is None else model)
+        check(self._plan, self._catalogue, self._objects)
+        check_objects(module, self.callbacks, Callback)
+        request = Request(
+            stage=stage,
+            settings=self._settings,
+            loaders=loaders,
+            val_loaders=val_loaders,
+            ckpt_path=as_path(ckpt_path, newest_path(self.callbacks)),
+            weights_only=weights_only,
+            is_external=self._plan.launcher == "external",
+        )
+        self._module, self._context = module, None
+        launcher = build_launcher(self._plan, self._catalogue, self._objects)
+        return launcher.launch(self._plan, functools.partial(_on_rank, self, module, datamodule, request))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel to another rank without the last run."""
+        return {**self.__dict__, "_context": None, "_fitted": None, "_module": None}
+
+    @property
+    def plan(self) -> Plan:
+        """What was decided, and why: ``print(trainer.plan.explain())``."""
+        return self._plan
+
+    @property
+    def _ranks(self) -> Ranks:
+        if self._context is not None:
+            return self._context.strategy.ranks
+        return ranks_here(self._plan, self._catalogue, self._objects)
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        return self._plan.world_size
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of machines."""
+        return self._plan.num_nodes
+
+    @property
+    def num_devices(self) -> int:
+        """Devices (on CPU: processes) of each machine."""
+        return self._plan.num_devices
+
+    @property
+    def global_rank(self) -> int:
+        """This process's rank."""
+        return self._ranks.rank
+
+    @property
+    def local_rank(self) -> int:
+        """This process's rank on its machine."""
+        return self._ranks.local_rank
+
+    @property
+    def is_global_zero(self) -> bool:
+        """Whether this process speaks and writes for all."""
+        return self._ranks.is_zero
+
+    @property
+    def current_epoch(self) -> int:
+        """The epoch that is going on; after a fit, how many it finished."""
+        return 0 if self._fitted is None else self._fitted.progress.epoch
+
+    @property
+    def global_step(self) -> int:
+        """Optimizer steps of the fit, those before a resume included."""
+        return 0 if self._fitted is None else self._fitted.progress.global_step
+
+    @property
+    def max_epochs(self) -> int:
+        """Epochs that a fit runs at most; -1 for no bound."""
+        return self._settings.bounds.max_epochs
+
+    @property
+    def max_steps(self) -> int:
+        """Optimizer steps that a fit takes at most; -1 for no bound."""
+        return self._settings.bounds.max_steps
+
+    @property
+    def callback_metrics(self) -> Mapping[str, torch.Tensor]:
+        """The newest value of everything logged in this run, over all ranks as of the last reduction."""
+        return {} if self._context is None else self._context.results.metrics()
+
+    @property
+    def progress_bar_metrics(self) -> Mapping[str, torch.Tensor]:
+        """The newest value of what was logged with ``prog_bar=True``; a step's value is this rank's own."""
+        return {} if self._context is None else self._context.results.progress_bar()
+
+    @property
+    def model(self) -> Module | None:
+        """The module of the last run."""
+        return self._module
+
+    lightning_module = model
+
+    @property
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        """What configure_optimizers returned for the fit."""
+        return [] if self._fitted is None else self._fitted.optimizers
+
+    @property
+    def num_training_batches(self) -> int | None:
+        """Steps of an epoch on each rank; None where the loader has no length."""
+        return None if self._fitted is None else self._fitted.num_training_batches
+
+    @property
+    def default_root_dir(self) -> str:
+        """Where files go when nobody says otherwise."""
+        return self._settings.default_root_dir
+
+    @property
+    def log_dir(self) -> str:
+        """Where logs go: there are no loggers yet, so the root."""
+        return self._settings.default_root_dir
+
+
+def _on_rank(
+    trainer: Trainer, module: Module, datamodule: DataModule | None, request: Request, place: Place
+) -> Any:
+    """Do one call of a verb on one rank; runs in every process of the plan."""
+    strategy = build_strategy(trainer._plan, trainer._catalogue, trainer._objects, place)
+    try:
+        strategy.open()
+        context = Context(
+            run=trainer,
+            strategy=strategy,
+            module=module,
+            callbacks=trainer.callbacks,
+            datamodule=datamodule,
+            stage=request.stage,
+            log_every_n_steps=request.settings.log_every_n_steps,
+            events=Dispatcher(trainer, module, trainer.callbacks),
+            results=Results(strategy.collectives, strategy.device),
+        )
+        trainer._module, trainer._context, trainer._is_live = module, context, True
+        trainer._fitted = context if request.stage == "fit" else trainer._fitted
+        return perform(context, request)
+    finally:
+        trainer._is_live = False
+        strategy.close()
+        HERE.clear()
+
+
+def _no_run(what: str) -> TrainerError:
+    return TrainerError(
+        "trainer.no-run",
+        f"trainer.{what} before any run",
+        because="a checkpoint holds what a run has: weights, optimizer, counters",
+        hint="call it in a hook or after fit; torch.save(model.state_dict(), path) saves weights alone",
+    )
