@@ -264,7 +264,7 @@ class _Reader:
                     "plan.wrong-object",
                     message,
                     {flag: source},
-                    f"{flag} takes a name or an object with a {flag}'s facts",
+                    f"{flag} takes a name or an object with facts of this kind",
                     ({flag: UNSET},),
                 )
             )

@@ -199,7 +199,7 @@ def _precision(draft: Draft) -> None:
         try:
             return parse_name("precision", value, table, aliases)
         except Problem as problem:
-            fixes = problem.fixes if all("auto" not in fix.values() for fix in problem.fixes) else ()
+            fixes = [fix for fix in problem.fixes if "auto" not in fix.values()]  # no decision to ask for
             raise Problem(problem.message, problem.because, *fixes, {"precision": "32-true"}) from None
 
     default = Sourced("32-true", Origin.DEFAULT, "full precision unless something else is said")
