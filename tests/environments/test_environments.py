@@ -21,7 +21,9 @@ TORCHRUN = {
     "MASTER_ADDR": "node1",
     "MASTER_PORT": "29400",
 }
-BY_HAND = {name: TORCHRUN[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")}
+BY_HAND = {
+    name: TORCHRUN[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+}
 KUBEFLOW = {
     "RANK": "2",
     "WORLD_SIZE": "3",

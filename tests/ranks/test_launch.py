@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.ranks.scripts import children
 
 import drivetrain as dt
 from drivetrain.base.where import HERE
@@ -19,6 +18,7 @@ from drivetrain.collectives.place import Place
 from drivetrain.launchers import watch
 from drivetrain.launchers.subprocess import SubprocessLauncher
 from drivetrain.resolver.ranks import Ranks
+from tests.ranks.scripts import children
 
 pytestmark = pytest.mark.ranks
 
@@ -158,7 +158,7 @@ def test_the_callers_own_failure_keeps_its_type():
         if (rank, step) == (0, 1):
             raise ZeroDivisionError("mine")
 
-    with pytest.raises(ZeroDivisionError, match="^mine$"):
+    with pytest.raises(ZeroDivisionError, match=r"^mine$"):
         launch(lambda place: steps(place, fail))
 
 
@@ -166,7 +166,7 @@ def test_an_error_that_every_rank_raises_is_the_callers():
     def fail(rank: int, step: int) -> None:
         raise LookupError("everywhere")
 
-    with pytest.raises(LookupError, match="^everywhere$"):
+    with pytest.raises(LookupError, match=r"^everywhere$"):
         launch(lambda place: steps(place, fail))
 
 
@@ -200,7 +200,9 @@ def test_a_rank_that_leaves_with_zero_has_still_died():
         launch(lambda place: steps(place, fail))
 
 
-def test_leaving_alone_is_a_failure_and_leaving_together_is_not():
+def test_leaving_alone_is_a_failure_and_leaving_together_is_not(monkeypatch):
+    monkeypatch.setattr(watch, "_DOUBT_S", 1)
+
     def alone(rank: int, step: int) -> None:
         if (rank, step) == (0, 1):
             raise SystemExit(0)
@@ -286,3 +288,43 @@ def test_a_world_of_one_and_ctrl_c():
 
     with pytest.raises(KeyboardInterrupt):
         launch(interrupted)
+
+
+def test_a_hung_rank_is_named_with_its_stack(monkeypatch):
+    monkeypatch.setattr(watch, "_DOUBT_S", 1)
+
+    def hangs(place: Place) -> None:
+        disconnect(connect(place, "gloo", CPU))  # however long the other process takes to start
+        place.timeout_s = 2
+        steps(place, lambda rank, step: time.sleep(100 if (rank, step) == (1, 2) else 0))
+
+    begin = time.monotonic()
+    with pytest.raises(dt.RankFailure, match=r"^\[rank.stuck\] rank 1 did not come to an end") as caught:
+        launch(hangs)
+    assert time.monotonic() - begin < 15
+    assert "was at stage fit, epoch 0, step 2" in str(caught.value)
+    assert "in hangs" in caught.value.remote_traceback
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+    def ends_late(place: Place) -> None:
+        disconnect(connect(place, "gloo", CPU))
+        place.timeout_s = 1
+        time.sleep(100 if place.ranks.rank else 0)
+
+    with pytest.raises(dt.RankFailure, match="after rank 0 had ended") as caught:
+        launch(ends_late)
+    assert "in ends_late" in caught.value.remote_traceback
+
+
+def test_ctrl_c_twice_gets_out_of_a_collective():
+    def fail(rank: int, step: int) -> None:
+        if (rank, step) == (1, 2):
+            time.sleep(100)
+        if (rank, step) == (0, 2):
+            for wait_s in (1.0, 1.5):
+                threading.Timer(wait_s, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        launch(lambda place: steps(place, fail))
+    assert time.monotonic() - begin < 15

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 
 import pytest
+
 from tests.ranks.scripts import is_alive, run_script, wait_until, write_script
 
 pytestmark = pytest.mark.ranks
@@ -225,7 +227,8 @@ def test_pythons_own_start_methods_need_a_guard(tmp_path, method):
     assert "[rank.failed] rank 1 failed: ValueError: bad batch" in guarded.stdout
 
     unguarded = run_script(
-        tmp_path, f"""MultiprocessingLauncher("{method}").launch(plan, lambda place: connect(place, "gloo", cpu))"""
+        tmp_path,
+        f"""MultiprocessingLauncher("{method}").launch(plan, lambda place: connect(place, "gloo", cpu))""",
     )
     assert unguarded.returncode == 1
     assert "[launch.unguarded-main]" in unguarded.stderr.splitlines()[-5:][0] or (
@@ -270,3 +273,37 @@ def test_fork_shares_memory_and_says_when_torch_cannot(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("launch.fork-after-torch pass launcher='subprocess' True") == 2
+
+
+def test_two_nodes_by_hand_meet_at_the_port_that_they_were_given(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    script = write_script(
+        tmp_path,
+        """
+        plan = dt.plan(accelerator="cpu", devices=2, num_nodes=2, strategy="ddp", environment="none")
+        launcher = SubprocessLauncher()
+
+        def body(place):
+            return connect(place, "gloo", cpu).all_gather_object((place.ranks.rank, place.ranks.node_rank))
+
+        for _ in range(2):
+            print(launcher.launch(plan, body), flush=True)
+        """,
+    )
+    processes = []
+    for node_rank in (1, 0):  # rank 0's node comes last
+        variables = {"NODE_RANK": str(node_rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, str(script)],
+                env={**os.environ, **variables, "OMP_NUM_THREADS": "1"},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    for process in processes:
+        output, errors = process.communicate(timeout=60)
+        assert output == "[(0, 0), (1, 0), (2, 1), (3, 1)]\n" * 2, errors

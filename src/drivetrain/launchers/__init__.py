@@ -11,5 +11,5 @@
     lifeline.py         a started process ends with its parent
     payload.py          work as bytes          unpicklable.py      what in it does not pickle
     report.py           how a rank ended       threads.py          cores shared among ranks
-    nodes.py            several machines without a cluster manager
+    nodes.py            several machines       interrupts.py       Ctrl-C inside a collective
 """

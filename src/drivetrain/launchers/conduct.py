@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from drivetrain.base.where import HERE
 from drivetrain.collectives.connect import visit
+from drivetrain.launchers.interrupts import on_second_interrupt
 from drivetrain.launchers.nodes import Node
 from drivetrain.launchers.payload import pack
 from drivetrain.launchers.report import Report
@@ -60,8 +61,10 @@ def conduct(
             watch.add(start(node.ranks(local_rank).rank, folder))
         work = (pack(body),) if sends_work and local_ranks else ()
         place = node.place(timeout_s)
-        with visit(place), torch_threads(threads_for(plan.num_devices, variables)):
+        num_threads = threads_for(plan.num_devices, variables)
+        with visit(place), torch_threads(num_threads), on_second_interrupt(watch.send_away):
             place.check = watch.check
+            watch.enter()
             places = [node.peer_place(place, local_rank) for local_rank in local_ranks]
             watch.attend({peer.ranks.rank: (header_bytes(peer), *work) for peer in places})
             del work
@@ -75,7 +78,6 @@ def _take_part(body: Callable[[Place], T], place: Place, watch: Watch, *, import
     """Call the body; then return its result, or raise what came first on any rank."""
     results: list[T] = []
     error: BaseException | None = None
-    watch.enter()
     try:
         try:
             results.append(body(place))
@@ -89,8 +91,9 @@ def _take_part(body: Callable[[Place], T], place: Place, watch: Watch, *, import
         own = _own_report(place.ranks.rank, error, watch)
         running = watch.settle(own if error is not None else None, place.timeout_s)
         verdict = judge(own, error, watch.reports, running=running, imports_main=imports_main)
-        if verdict is None and running:
-            verdict = Verdict(stuck(running, own, place.timeout_s))
+        if running and (verdict is None or (verdict.is_own and own.is_consequence)):
+            # Nobody failed, but somebody does not answer: show what it does.
+            verdict = Verdict(stuck(running, own, watch.stack(running[0])), error)
         if verdict is None:
             return results[0]
         if verdict.is_own:

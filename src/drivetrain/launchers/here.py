@@ -82,7 +82,7 @@ class ExternalLauncher(Launcher):
             except BaseException as error:
                 report = Report.of(error, place.ranks.rank)
                 why = ", as a consequence of another rank's failure" if report.is_consequence else ""
-                print(f"drivetrain: {report.headline}{why}", file=sys.stderr, flush=True)
+                print(f"drivetrain: {report.headline}{why}", file=sys.stderr, flush=True)  # noqa: T201 - for the log
                 raise
 
     def _place(self, plan: Plan) -> Place:

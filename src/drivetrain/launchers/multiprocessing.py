@@ -18,7 +18,7 @@ from drivetrain.base.errors import LaunchError
 from drivetrain.collectives.place import TIMEOUT_S, Place
 from drivetrain.launchers.conduct import conduct
 from drivetrain.launchers.launcher import Launcher
-from drivetrain.launchers.peer import Peer, end_group
+from drivetrain.launchers.peer import Peer, ask_for_stack, end_group
 from drivetrain.launchers.threads import threads_for
 from drivetrain.launchers.worker import Order, serve_process
 from drivetrain.machine import probe
@@ -139,6 +139,10 @@ class ProcessPeer(Peer):
         code: int | None = self._process.exitcode
         self.pipe.close()
         return code
+
+    def ask_for_stack(self) -> None:
+        """Ask it to write its Python stack."""
+        ask_for_stack(self._process.pid)
 
     def end(self, *, at_once: bool) -> None:
         """End its process group, or itself while it leads none yet."""

@@ -21,7 +21,7 @@ from drivetrain.base.errors import LaunchError
 from drivetrain.collectives.place import TIMEOUT_S, Place
 from drivetrain.launchers.conduct import conduct
 from drivetrain.launchers.launcher import Launcher
-from drivetrain.launchers.peer import Peer, end_group
+from drivetrain.launchers.peer import Peer, ask_for_stack, end_group
 from drivetrain.launchers.threads import threads_for, with_threads
 from drivetrain.machine import probe
 from drivetrain.resolver.known.launchers import subprocess as known
@@ -111,6 +111,10 @@ class PythonPeer(Peer):
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
         return code
+
+    def ask_for_stack(self) -> None:
+        """Ask it to write its Python stack."""
+        ask_for_stack(self._process.pid)
 
     def end(self, *, at_once: bool) -> None:
         """End its process group."""

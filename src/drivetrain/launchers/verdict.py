@@ -61,14 +61,20 @@ def judge(
     return Verdict(error, is_own=True)
 
 
-def stuck(ranks: Sequence[int], own: Report, timeout_s: float) -> RankFailure:
-    """Return the error for ranks that did not end after the caller had."""
+def stuck(ranks: Sequence[int], own: Report, stack: str) -> RankFailure:
+    """Return the error for ranks that neither end nor fail while the caller waited long enough."""
+    waits = "ended" if own.how == "done" else f"waited for {'it' if len(ranks) == 1 else 'them'}"
+    values: dict[str, object] = {"rank": ranks[0]}
+    if own.where:
+        values[f"rank {own.rank}"] = Code(f"was at {own.where}")
     return RankFailure(
         "rank.stuck",
-        f"{_ranks(ranks)} did not end within {timeout_s:g} s after rank {own.rank} had",
-        values={"rank": ranks[0], "timeout_s": timeout_s},
-        because="every rank does the same work, so all end together",
-        hint="look for code that runs on some ranks only",
+        f"{_ranks(ranks)} did not come to an end after rank {own.rank} had {waits}",
+        values=values,
+        because="every rank calls the same collectives and ends together, within the timeout",
+        hint="look for code that runs on some ranks only; the stack below is where the rank is now",
+        also=_fold([own] if own.how == "failed" else []),
+        remote_traceback=stack,
     )
 
 

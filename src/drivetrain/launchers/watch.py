@@ -13,11 +13,12 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from drivetrain.launchers.peer import Peer
-from drivetrain.launchers.report import PeerLost, Report, read
+from drivetrain.launchers.report import PeerLost, Report, crash_file, read
 
 _GRACE_S = 0.3
 """How long the others may take to report after a failure of which they are not the cause."""
@@ -92,15 +93,24 @@ class Watch:
         with self._changed:
             return sorted(self._peers.keys() - self._ended)
 
+    def stack(self, rank: int) -> str:
+        """Return the Python stack of a rank that still runs; empty when it shows none."""
+        path = crash_file(self._folder, rank)
+        self._peers[rank].ask_for_stack()
+        deadline = time.monotonic() + _GRACE_S
+        while time.monotonic() < deadline and not (path.exists() and path.stat().st_size):
+            time.sleep(0.01)
+        return path.read_text(errors="replace") if path.exists() else ""
+
     def end(self) -> None:
         """End every process that still runs, with what it started; return when none is left."""
         if not self._threads:
             self.attend({})
         try:
-            self._send_away(at_once=False)
+            self.send_away(at_once=False)
             self._wait(self._is_over, _GOODBYE_S)
         finally:
-            self._send_away(at_once=True)
+            self.send_away(at_once=True)
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join()
@@ -126,9 +136,9 @@ class Watch:
         """Get everybody out: the other ranks, then the caller."""
         self._wait(lambda: self._is_over() or self._has_cause(), _DOUBT_S)
         self._wait(self._is_over, _GRACE_S)
-        self._send_away(at_once=False)
+        self.send_away(at_once=False)
         self._wait(lambda: self._body_thread is None and self._is_over(), _GOODBYE_S)
-        self._send_away(at_once=True)
+        self.send_away(at_once=True)
         if self._wait(lambda: self._body_thread is None, _STUBBORN_S):
             return
         self._interrupt()
@@ -151,7 +161,8 @@ class Watch:
             else:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(PeerLost))
 
-    def _send_away(self, *, at_once: bool) -> None:
+    def send_away(self, *, at_once: bool = True) -> None:
+        """End the processes that still run; do not wait for their end."""
         with self._changed:
             running = [peer for rank, peer in self._peers.items() if rank not in self._ended]
             self._sent_away.update(peer.rank for peer in running)

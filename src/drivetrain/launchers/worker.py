@@ -8,6 +8,7 @@ import faulthandler
 import multiprocessing
 import os
 import pickle
+import signal
 import struct
 import sys
 from collections.abc import Callable, Sequence
@@ -71,9 +72,12 @@ def serve(order: Order, receive: Callable[[], bytes], body: Callable[[Place], ob
     """
     tie_to_parent(order.parent)
     folder = Path(order.folder)
+    crash = crash_file(folder, order.rank).open("w")
+    faulthandler.enable(crash)
+    if hasattr(faulthandler, "register"):
+        faulthandler.register(signal.SIGUSR1, crash)
     started_file(folder, order.rank).touch()
     inbox = Inbox(receive)
-    faulthandler.enable(crash_file(folder, order.rank).open("w"))
     try:
         HERE.clear()
         HERE.note(stage="start")
