@@ -48,6 +48,7 @@ TRANSLATED = [
     ({"plugins": dt.DDPStrategy(static_graph=True)}, CPU, 'plan(strategy="ddp(static_graph=true)")'),
     ({"amp_backend": "native", "precision": 16}, GPUS, "plan(precision=16)"),
     ({"replace_sampler_ddp": False}, CPU, "plan(use_distributed_sampler=False)"),
+    ({"replace_sampler_ddp": True}, CPU, "plan()"),
     ({"checkpoint_callback": False}, CPU, "plan(enable_checkpointing=False)"),
     ({"progress_bar_refresh_rate": 0}, CPU, "plan(enable_progress_bar=False)"),
     ({"auto_select_gpus": False, "gpus": 1}, GPUS, 'plan(accelerator="gpu", devices=1)'),
@@ -169,6 +170,12 @@ def test_past_its_release_a_translation_is_an_error_with_the_same_text() -> None
     assert [conflict.code for conflict in raised.value.conflicts] == ["plan.legacy-removed"] * 2
     assert all(call in conflict.message for conflict in raised.value.conflicts)
     assert raised.value.conflicts[0].fixes
+
+
+def test_what_moved_to_another_call_is_printed_beside_it() -> None:
+    with pytest.warns(dt.DrivetrainDeprecationWarning) as caught:
+        dt.plan(machine=CPU, resume_from_checkpoint="a.ckpt", devices=2)
+    assert 'write plan(devices=2) and trainer.fit(model, ckpt_path="a.ckpt")\n' in str(caught[0].message)
 
 
 def test_the_trainer_gets_old_arguments_under_todays_names() -> None:

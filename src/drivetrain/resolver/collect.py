@@ -119,6 +119,7 @@ class _Reader:
         self.said, self.catalogue, self.version = said, catalogue, version
         self.translated: list[tuple[Legacy, Sourced[Any]]] = []
         self.today: dict[str, object] = {}
+        self.elsewhere: list[str] = []
 
     def argument(self, flag: str, source: Sourced[Any]) -> None:
         if flag == "plugins":
@@ -152,6 +153,7 @@ class _Reader:
         today = {**kept, **self.today}
         order = {flag: place for place, flag in enumerate(FLAGS)}
         call = new_call(caller, dict(sorted(today.items(), key=lambda item: order.get(item[0], len(order)))))
+        call = " and ".join([call, *self.elsewhere])
         for row, source in self.translated:
             message = (
                 f"{row.name}={show(source.value)} is an old spelling since {row.since} "
@@ -210,6 +212,7 @@ class _Reader:
             if flag not in self.said.flags or self.said.typed[flag] == row.name:
                 self.today.setdefault(flag, value)
         self.said.trainer.update(meaning.trainer)
+        self.elsewhere += [meaning.elsewhere] if meaning.elsewhere else []
         self.today.update({name: value for name, value in meaning.trainer.items() if name != row.name})
 
     def _is_strategy(self, value: object) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeAlias
 
-from drivetrain.base.text import Code, arguments, show
+from drivetrain.base.text import Code, arguments, literal, show
 from drivetrain.flags.devices import parse_devices
 from drivetrain.flags.problem import Problem
 
@@ -29,6 +29,8 @@ class Translation:
     """Flags that follow from it, unless a fitting one is said: gpus implies ``accelerator="gpu"``."""
     trainer: Mapping[str, object] = field(default_factory=dict)
     """Other arguments of the Trainer: ``{"enable_checkpointing": False}``."""
+    elsewhere: str = ""
+    """What to write beside the Trainer's call: ``trainer.fit(model, ckpt_path=...)``."""
     refused: str = ""
     """Why it is not translated; the way out stands in it."""
 
@@ -117,8 +119,15 @@ def _switch_off(otherwise: str, *off: object) -> Reader:
     return read
 
 
-def _renamed(name: str) -> Reader:
-    return lambda value: Translation(trainer={name: value})
+def _resume_from_checkpoint(value: object) -> Translation:
+    return Translation(
+        trainer={"resume_from_checkpoint": value}, elsewhere=f"trainer.fit(model, ckpt_path={literal(value)})"
+    )
+
+
+def _replace_sampler_ddp(value: object) -> Translation:
+    # Sharing batches out among the ranks is what happens anyway.
+    return Translation() if value is True else Translation(trainer={"use_distributed_sampler": value})
 
 
 def _checkpoint_callback(value: object) -> Translation:
@@ -147,8 +156,8 @@ _ROWS = (
     ),
     Legacy("amp_backend", _amp_backend),
     Legacy("amp_level", _amp_level),
-    Legacy("replace_sampler_ddp", _renamed("use_distributed_sampler")),
-    Legacy("resume_from_checkpoint", _renamed("resume_from_checkpoint")),
+    Legacy("replace_sampler_ddp", _replace_sampler_ddp),
+    Legacy("resume_from_checkpoint", _resume_from_checkpoint),
     Legacy("checkpoint_callback", _checkpoint_callback),
     Legacy("progress_bar_refresh_rate", _progress_bar_refresh_rate),
     Legacy(
