@@ -57,7 +57,8 @@ def run(block: Block) -> str:
     except BaseException as error:  # noqa: BLE001 - a SystemExit in a page is a failure as well
         if raises is not None and getattr(error, "code", None) == raises:
             return ""
-        return traceback.format_exc()
+        inside = error.__traceback__.tb_next if error.__traceback__ else None  # without this function's frame
+        return "".join(traceback.format_exception(type(error), error, inside))
     finally:
         sys.modules["__main__"] = before
     return f"nothing was raised; {raises} was to be" if raises else ""

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
 PAGES = ROOT / "docs" / "errors"
@@ -78,7 +80,8 @@ def test_every_code_has_its_page():
         for code, place in codes(SOURCE).items()
         if code not in there
     ]
-    assert not missing, "\n" + "\n".join(sorted(missing))
+    if missing:
+        pytest.fail("\n".join(sorted(missing)), pytrace=False)
 
 
 def test_every_page_has_its_code():
@@ -99,7 +102,8 @@ def test_every_page_says_cause_fix_and_example():
         titles = re.findall(r"^#+ (.+?)\s*$", text, flags=re.MULTILINE)
         wrong += [f"{code}.md does not start with '# {code}'"] if titles[:1] != [code] else []
         wrong += [f"{code}.md has no heading '{one}'" for one in HEADINGS if one not in titles]
-    assert not wrong, "\n" + "\n".join(wrong)
+    if wrong:
+        pytest.fail("\n".join(wrong), pytrace=False)
 
 
 def test_codes_are_found_where_they_are_raised(tmp_path):
