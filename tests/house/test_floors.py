@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -174,3 +175,10 @@ def test_the_lower_floors_load_without_torch():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == []
+
+
+def test_the_architecture_page_lists_every_room_on_its_floor():
+    page = (PACKAGE.parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    listed = {room: int(floor) for floor, room in re.findall(r"^\| (\d) \| `(\w+)` \|", page, re.MULTILINE)}
+    there = {file.room for file in floors.files(PACKAGE)} - {"__init__", "__main__", "_version"}
+    assert listed == {room: floors.FLOOR[room] for room in there}
