@@ -52,6 +52,11 @@ class Results:
     def enter(self, phase: Phase, *, in_step: bool = False) -> None:
         """Say where the run is: what is logged from now on belongs there."""
         self._phase, self._in_step, self._size = phase, in_step, 1
+        if in_step and self._world_size == 1:
+            # From here on the newest value of a name that is kept both ways is a step's again.
+            for (_, name), slot in self._slots.items():
+                if slot.on_step and slot.on_epoch:
+                    self._metrics.pop(name, None)
 
     def at_batch(self, step: int, size: int) -> None:
         """Say how many samples the batch has that steps log about; 0 for a stand-in."""
@@ -121,7 +126,7 @@ class Results:
             with several ranks, their names, and one all_reduce of 16 bytes a name; every rank must call.
 
         Raises:
-            CollectiveError [loops.logged-keys]: ranks that had batches logged different names.
+            CollectiveError [loop.logged-keys]: ranks that had batches logged different names.
         """
         here = {key: slot for key, slot in sorted(self._slots.items()) if key[0] in phases and slot.on_epoch}
         keys = self._agreed(here, phases)
@@ -253,7 +258,7 @@ def _disagree(names: dict[int, list[str]], when: str) -> CollectiveError:
     missing = {name: ranks for name, ranks in lacking.items() if ranks}
     first = next(iter(missing.items()))
     return CollectiveError(
-        "loops.logged-keys",
+        "loop.logged-keys",
         f"rank {listed(first[1])} did not log {first[0]!r} in {when}, other ranks did",
         values={name: f"missing on rank {listed(ranks)}" for name, ranks in missing.items()},
         because="a logged value is one over all ranks, so every rank logs the same names",

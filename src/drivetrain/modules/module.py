@@ -46,7 +46,7 @@ class Module(ModuleHooks, torch.nn.Module):
     def test_step(self, batch: Any, batch_idx: int) -> Any:
         """Evaluate a batch; what it logs is averaged over all samples."""
 
-    def predict_step(self, batch: Any, batch_idx: int) -> Any:  # noqa: ARG002 - the user's
+    def predict_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:  # noqa: ARG002 - the user's
         """Return the predictions for a batch; by default what `forward` makes of its inputs."""
         return self(batch[0] if isinstance(batch, (list, tuple)) and batch else batch)
 
