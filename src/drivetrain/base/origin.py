@@ -89,6 +89,10 @@ class _Unset(Default):
     def __repr__(self) -> str:
         return "UNSET"
 
+    def __reduce__(self) -> str:
+        """Pickle and copy as a name: there is one, and it is compared by identity."""
+        return "UNSET"
+
 
 UNSET = _Unset()
 AUTO = DefaultText("auto")
