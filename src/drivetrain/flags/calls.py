@@ -26,7 +26,7 @@ _RULE = "a strategy is written as name, name(option=value, ...) or name+name"
 _NAME = re.compile(r"[A-Za-z_][\w.\-]*")
 _WORDS: Mapping[str, bool | None] = {"true": True, "false": False, "none": None, "null": None}
 _PLAIN = re.compile(r"[A-Za-z_./][\w./:\-]*")
-_INT = re.compile(r"[+-]?\d{1,18}")
+_INT = re.compile(r"[+-]?\d{1,4000}")  # int() reads no more than 4,300 digits
 _FLOAT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _OPEN, _CLOSE = "([{", ")]}"
 _LONGEST = 10_000
@@ -71,12 +71,17 @@ def parse_value(text: str) -> Value:
 
 
 def _write(value: Value) -> str:
-    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and _means_itself(value):
         return value
     if isinstance(value, float) and math.isfinite(value):
         return repr(value)
     # What is no plain data is refused when the strategy is resolved; until then it is only shown.
     return json.dumps(value, default=show)
+
+
+def _means_itself(text: str) -> bool:
+    """Whether a text without quotes is read as a text: ``.5`` is a number, ``true`` is a switch."""
+    return text.lower() not in _WORDS and not _FLOAT.fullmatch(text)
 
 
 def _parse_call(whole: str, text: str) -> tuple[str, dict[str, Value]]:
