@@ -14,11 +14,12 @@ import rich.markup
 import rich.table
 
 from drivetrain.base.errors import DrivetrainWarning, PlanError
-from drivetrain.base.text import show
+from drivetrain.base.text import listed, show
 from drivetrain.flags.calls import parse_value
 from drivetrain.flags.pairs import parse_counts, parse_variables
 from drivetrain.flags.problem import Problem
 from drivetrain.machine.snapshot import Machine
+from drivetrain.resolver.catalogue import in_force
 from drivetrain.resolver.collect import FLAGS
 from drivetrain.resolver.explain import HEADER, rows
 from drivetrain.resolver.front import plan_for
@@ -54,7 +55,11 @@ def run(options: Mapping[str, Any]) -> int:
 def _machine(options: Mapping[str, Any]) -> Machine | None:
     variables = parse_variables(options["env"])
     if options["machine"] is not None:
-        return Machine(parse_counts(options["machine"]), variables, notebook=options["notebook"])
+        counts = parse_counts(options["machine"])
+        kinds = [name for name, facts in in_force().accelerators.items() if not facts.counts_processes]
+        for kind in counts.keys() - kinds:
+            raise Problem(f"machine has {show(kind)}, which is no kind of device", f"kinds: {listed(kinds)}")
+        return Machine(counts, variables, notebook=options["notebook"])
     if not variables and not options["notebook"]:
         return None
     here = Machine.probe()

@@ -13,14 +13,15 @@ def parse_counts(text: str) -> dict[str, int]:
     counts: dict[str, int] = {}
     for piece in filter(None, (piece.strip() for piece in text.split(","))):
         kind, _, number = piece.partition("=")
-        if kind == "cpu":
+        kind, number = kind.strip(), number.strip()
+        if piece == "cpu":
             continue
-        if not number.strip().isdecimal() or len(number) > len("65536"):
+        if not kind or kind in {"cpu", *counts} or not number.isdecimal() or len(number) > len("65536"):
             raise Problem(
                 f"machine {show(text)} cannot be read at {show(piece)}",
-                "a machine is written as cuda=8,tpu=0",
+                "a machine is written as cuda=8,tpu=0, each kind once; cpu alone is one without devices",
             )
-        counts[kind.strip()] = int(number)
+        counts[kind] = int(number)
     return counts
 
 
