@@ -345,6 +345,20 @@ def _read_variables(said: Said, variables: Mapping[str, str]) -> None:
         elif flag is not None:
             said.flags[flag] = Sourced(text, Origin.VARIABLE, f"{name}={show(text)}")
             said.typed[flag] = name
+    if said.typed.get("strategy") == _VARIABLE + "STRATEGY":
+        _read_alias(said)
+
+
+def _read_alias(said: Said) -> None:
+    """Note what an alias in the strategy's variable says about other flags; arguments stand above it."""
+    source = said.flags["strategy"]
+    alias = ALIASES.get(source.value.strip().lower())
+    for flag in ("launcher", "accelerator") if alias else ():
+        held, kept = getattr(alias, flag), said.flags.get(flag)
+        if held is None or (flag == "accelerator" and _same(kept, held)):
+            continue
+        if kept is None or kept.origin is Origin.VARIABLE:
+            said.add(flag, Sourced(held, Origin.VARIABLE, source.reason), said.typed["strategy"])
 
 
 def _same(kept: Sourced[Any] | None, value: object) -> bool:
