@@ -21,6 +21,7 @@ from drivetrain.resolver import choose
 from drivetrain.resolver.catalogue import Catalogue
 from drivetrain.resolver.collect import Said
 from drivetrain.resolver.facts import AcceleratorFacts, EnvironmentFacts, StrategyFacts
+from drivetrain.resolver.fits import strategy_fits
 from drivetrain.resolver.ranks import Ranks, dialect_of, missing, read_ranks
 from drivetrain.resolver.spec import StrategySpec
 from drivetrain.resolver.strategy import parse_strategy
@@ -77,6 +78,11 @@ class Draft:
     def strategy_facts(self) -> tuple[StrategyFacts, ...]:
         """The facts of each member of the strategy decided on."""
         return tuple(self.catalogue.strategies[name] for name, _ in self.strategy.value.members)
+
+    @property
+    def is_strategy_at_home(self) -> bool:
+        """Whether the strategy runs on the accelerator; if not, what it brought along is no news."""
+        return all(strategy_fits(member, self.accelerator_facts) for member in self.strategy_facts)
 
     @property
     def world_size(self) -> int:

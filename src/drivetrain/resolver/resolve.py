@@ -117,8 +117,8 @@ def _proven(question: Question, draft: Draft, found: list[Conflict]) -> Iterator
     """Keep the fixes that resolve; where only several together do, show them as one."""
     proven = []
     for conflict in found:
-        candidates = [_complete(fix, draft) for fix in conflict.fixes]
-        works = list(islice((fix for fix in candidates if _resolves(question, fix)), _MOST_HINTS))
+        candidates = (_working(question, draft, fix) for fix in conflict.fixes)
+        works = list(islice(filter(None, candidates), _MOST_HINTS))
         proven.append(replace(conflict, fixes=tuple(_distinct(works))))
     if len(found) > 1 and not any(conflict.fixes for conflict in proven):
         choices = product(*(conflict.fixes or ({},) for conflict in found))
@@ -130,6 +130,11 @@ def _proven(question: Question, draft: Draft, found: list[Conflict]) -> Iterator
         if together:
             proven[0] = replace(proven[0], fixes=(together,))
     yield from proven
+
+
+def _working(question: Question, draft: Draft, fix: Fix) -> Fix | None:
+    """Return the fix with what has to go along, or as it is; None if neither resolves."""
+    return next((one for one in (_complete(fix, draft), fix) if _resolves(question, one)), None)
 
 
 def _distinct(fixes: list[Fix]) -> list[Fix]:

@@ -54,6 +54,8 @@ def environment_fits_accelerator(draft: Draft) -> Iterator[Conflict]:
     facts = draft.catalogue.environments[draft.environment.value]
     if facts.accelerators is None or draft.accelerator.value in facts.accelerators:
         return
+    if not draft.environment.origin.is_said and not draft.is_strategy_at_home:
+        return
     shown = {
         draft.name("environment"): draft.source("environment"),
         draft.name("accelerator"): draft.source("accelerator"),

@@ -66,6 +66,8 @@ def machine_can_fork(draft: Draft) -> Iterator[Conflict]:
 def launcher_fits_strategy(draft: Draft) -> Iterator[Conflict]:
     """plan.launcher-strategy: torch_xla starts its own ranks, and nobody else's."""
     facts = draft.catalogue.launchers[draft.launcher.value]
+    if not draft.launcher.origin.is_said and not draft.is_strategy_at_home:
+        return
     shown = {
         draft.name("launcher"): draft.source("launcher"),
         draft.name("strategy"): draft.source("strategy"),
