@@ -43,7 +43,8 @@ def test_a_script_without_guard_runs_once_and_may_use_all_of_its_names(tmp_path)
             mine = Box(double(box.value) + place.ranks.rank)
             pickle.loads(pickle.dumps(mine))  # plain pickle finds the script's class on each rank
             boxes = collectives.all_gather_object(mine)
-            print("hello from", place.ranks.rank, sys.argv, __name__, neighbour.VALUE, sys.stdin.read())
+            seen = (place.ranks.rank, sys.argv, __name__, neighbour.VALUE, sys.stdin.read())
+            sys.stdout.write(f"hello from {seen}\n")  # one write, so that ranks' lines do not mix
             return boxes
 
         sys.stdin = open(os.devnull)
@@ -67,7 +68,9 @@ def test_a_script_without_guard_runs_once_and_may_use_all_of_its_names(tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "times_run").read_text() == "x"
     assert "[82, 83] {True}" in done.stdout
-    assert {line.split()[2] for line in done.stdout.splitlines() if line.startswith("hello")} == {"0", "1"}
+    path = str(tmp_path / "script.py")
+    for rank in (0, 1):
+        assert f"hello from {(rank, [path], '__main__', 41, '')}\n" in done.stdout
     assert "True Traceback" in done.stdout
     assert 'raise MyError("mine")' in done.stdout
 
