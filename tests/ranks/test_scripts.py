@@ -44,7 +44,7 @@ def test_a_script_without_guard_runs_once_and_may_use_all_of_its_names(tmp_path)
             pickle.loads(pickle.dumps(mine))  # plain pickle finds the script's class on each rank
             boxes = collectives.all_gather_object(mine)
             seen = (place.ranks.rank, sys.argv, __name__, neighbour.VALUE, sys.stdin.read())
-            sys.stdout.write(f"hello from {seen}\n")  # one write, so that ranks' lines do not mix
+            sys.stdout.write(f"hello from {seen}\\n")  # one write, so that ranks' lines do not mix
             return boxes
 
         sys.stdin = open(os.devnull)

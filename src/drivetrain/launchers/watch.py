@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -145,6 +146,7 @@ class Watch:
         if self._wait(lambda: self._body_thread is None, _STUBBORN_S):
             return
         print(self._explain(), file=sys.__stderr__, flush=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
         os._exit(1)
 
     def _interrupt(self) -> None:
