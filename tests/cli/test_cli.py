@@ -45,6 +45,12 @@ def test_a_pretended_machine_that_cannot_be_read_is_said(
     assert "is written as" in capsys.readouterr().err
 
 
+def test_a_pretended_machine_has_only_kinds_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    """A kind that nobody knows would be a machine without devices, and the plan one for the CPU."""
+    assert main(["plan", "--machine", "gpu=8"]) == 2
+    assert "machine has 'gpu', which is no kind of device" in capsys.readouterr().err
+
+
 def test_a_machine_is_pretended_with_its_variables_and_notebook(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["plan", "--machine", "cuda=2", "--notebook", "--env", "DRIVETRAIN_PRECISION=bf16", "--json"]
     assert main(words) == 0

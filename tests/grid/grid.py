@@ -136,6 +136,25 @@ TWICE: tuple[Mapping[str, object], ...] = (
 )
 """Pairs that say one thing twice, and pairs that only look so."""
 
+VARIABLES: tuple[Mapping[str, str], ...] = (
+    {"DRIVETRAIN_ACCELERATOR": "cpu"},
+    {"DRIVETRAIN_DEVICES": "2"},
+    {"DRIVETRAIN_DEVICES": "auto"},
+    {"DRIVETRAIN_DEVICES": "x"},
+    {"DRIVETRAIN_NUM_NODES": "2"},
+    {"DRIVETRAIN_STRATEGY": "fsdp"},
+    {"DRIVETRAIN_STRATEGY": "ddp_spawn"},
+    {"DRIVETRAIN_STRATEGY": "ddp_spawn", "DRIVETRAIN_LAUNCHER": "fork"},
+    {"DRIVETRAIN_LAUNCHER": "spawn"},
+    {"DRIVETRAIN_ENVIRONMENT": "none"},
+    {"DRIVETRAIN_PRECISION": "bf16"},
+    {"DRIVETRAIN_SYNC_BATCHNORM": "1"},
+    {"DRIVETRAIN_DEVICE": "2"},
+    {"LOCAL_RANK": "0"},
+    {"SLURM_JOB_NAME": "bash"},
+)
+"""Variables, added to those of the machine."""
+
 HEAD = """\
 Every value of every flag on eight pretended machines. After a change that is meant, renew with
     pytest tests/grid --update-grid
@@ -177,11 +196,25 @@ def _answers(machine: dt.Machine) -> dict[tuple[str, int], str]:
     ]
     topics += [(f"{flag}, old", [{flag: value} for value in values]) for flag, values in OLD.items()]
     topics += [("said twice", TWICE)]
-    return {
+    asked = {
         (topic, place): row(flags, machine, baseline)
         for topic, questions in topics
         for place, flags in enumerate(questions)
     }
+    told = {
+        ("variables", place): row({}, _with_variables(machine, variables), baseline, variables)
+        for place, variables in enumerate(VARIABLES)
+    }
+    return asked | told
+
+
+def _with_variables(machine: dt.Machine, variables: Mapping[str, str]) -> dt.Machine:
+    return dt.Machine(
+        machine.devices,
+        {**machine.variables, **variables},
+        notebook=machine.notebook,
+        num_cpus=machine.num_cpus,
+    )
 
 
 def ask(machine: dt.Machine, flags: Mapping[str, object]) -> dt.Plan:
@@ -189,9 +222,15 @@ def ask(machine: dt.Machine, flags: Mapping[str, object]) -> dt.Plan:
     return resolve(Question(said_arguments(flags, ""), machine, shipped(), version="0.1.0")).plan
 
 
-def row(flags: Mapping[str, object], machine: dt.Machine, baseline: dt.Plan) -> str:
-    """Return the line of one question."""
-    question = ", ".join(f"{flag}={_value(value)}" for flag, value in flags.items())
+def row(
+    flags: Mapping[str, object],
+    machine: dt.Machine,
+    baseline: dt.Plan,
+    variables: Mapping[str, str] | None = None,
+) -> str:
+    """Return the line of one question; ``variables`` are those that it adds to the machine."""
+    said = variables or {flag: _value(value) for flag, value in flags.items()}
+    question = ", ".join(f"{name}={value}" for name, value in said.items())
     try:
         plan = ask(machine, flags)
     except dt.PlanError as error:
