@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -79,12 +80,13 @@ def disconnect(collectives: Collectives) -> None:
 def visit(place: Place) -> Iterator[None]:
     """Give up, at the end, what was opened from the place and not closed: a process group, the store.
 
-    A group that was there before stays.
+    A group that was there before stays. torch's process group replaces ``sys.excepthook``, so that
+    every later traceback says ``[rank0]:``; the caller gets back the hook that was there.
     """
     import torch
     import torch.distributed as dist
 
-    was_connected = dist.is_initialized()
+    was_connected, hook = dist.is_initialized(), sys.excepthook
     try:
         yield
     finally:
@@ -92,6 +94,7 @@ def visit(place: Place) -> Iterator[None]:
             disconnect(TorchCollectives(torch.device("cpu"), owned=True))
         place.store = None
         place.check = None
+        sys.excepthook = hook
 
 
 def _meeting_point(place: Place) -> Store:

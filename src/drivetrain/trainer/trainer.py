@@ -351,7 +351,11 @@ class Trainer:
 def _on_rank(
     trainer: Trainer, module: Module, datamodule: DataModule | None, request: Request, place: Place
 ) -> Any:
-    """Do one call of a verb on one rank; runs in every process of the plan."""
+    """Do one call of a verb on one rank; runs in every process of the plan.
+
+    What the process was doing is forgotten only when all went well: a failure's report reads it.
+    """
+    HERE.clear()
     strategy = build_strategy(trainer._plan, trainer._catalogue, trainer._objects, place)
     try:
         strategy.open()
@@ -368,11 +372,12 @@ def _on_rank(
         )
         trainer._module, trainer._context, trainer._is_live = module, context, True
         trainer._fitted = context if request.stage == "fit" else trainer._fitted
-        return perform(context, request)
+        result = perform(context, request)
+        HERE.clear()
+        return result
     finally:
         trainer._is_live = False
         strategy.close()
-        HERE.clear()
 
 
 def _no_run(what: str) -> TrainerError:
