@@ -38,7 +38,7 @@ def test_the_report_names_rank_and_place_and_the_script_fails(tmp_path: Path) ->
     assert done.returncode == 1
     assert "not reached" not in done.stdout
     assert (
-        "RankFailure: [rank.failed] rank 1 failed at stage fit, epoch 0, step 3, batch 7: ValueError: bad label"
+        "[rank.failed] rank 1 failed at stage fit, epoch 0, step 3, batch 7: ValueError: bad label"
         in done.stderr
     )
     assert "traceback of rank 1:" in done.stderr
