@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
@@ -128,3 +129,9 @@ def test_a_path_leads_to_its_leaf() -> None:
     assert dict(leaves(value)) == {"a[0]": 1, "a[1].b[0]": 2, "c": 3}
     assert list(leaves(5)) == [("", 5)]
     assert list(leaves([])) == []
+
+
+def test_a_mapping_that_cannot_be_written_to_comes_back_as_a_dict() -> None:
+    frozen = MappingProxyType({"a": 1})
+    assert map_leaves(frozen, lambda leaf: leaf + 1) == {"a": 2}
+    assert map_leaves(frozen, lambda leaf: leaf) is frozen

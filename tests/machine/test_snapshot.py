@@ -126,3 +126,12 @@ def test_other_devices_change_no_other_fact(machine: Machine, changed: dict[str,
     again = machine.with_devices(changed)
     assert again.devices == {**machine.devices, **changed}
     assert [getattr(again, fact) for fact in FACTS[1:]] == [getattr(machine, fact) for fact in FACTS[1:]]
+
+
+def test_a_kind_said_twice_is_refused() -> None:
+    with pytest.raises(PlanError, match="devices says 2 already"):
+        Machine({"cuda": 2}, cuda=4)
+
+
+def test_one_touched_kind_may_stand_alone() -> None:
+    assert Machine(touched="cuda").touched == {"cuda"}

@@ -59,7 +59,10 @@ class Machine:
         platform: str = "",
         **counts: int,
     ) -> None:
-        kinds: dict[str, int] = {**_mapping("devices", devices), **counts}
+        kinds: dict[str, int] = _mapping("devices", devices)
+        if twice := sorted(kinds.keys() & counts.keys()):
+            raise _bad(twice[0], counts[twice[0]], f"devices says {kinds[twice[0]]} already")
+        kinds |= counts
         texts: dict[str, str] = _mapping("variables", variables)
         for kind, count in kinds.items():
             if type(count) is not int or not 0 <= count <= _MOST_DEVICES or type(kind) is not str:
@@ -72,7 +75,7 @@ class Machine:
             "variables": MappingProxyType(texts),
             "notebook": bool(notebook),
             "fork": bool(fork),
-            "touched": frozenset(touched),
+            "touched": frozenset([touched] if isinstance(touched, str) else touched),
             "num_cpus": num_cpus,
             "memory_bytes": MappingProxyType(dict(memory_bytes or {})),
             "platform": platform,

@@ -96,8 +96,9 @@ def devices(
             Origin.DEFAULT,
             f"one device in a notebook, of {seen(machine, facts)}; say devices={count} for all",
         )
-    usable = min(count, facts.most or count)
-    return Sourced(tuple(range(max(usable, 1))), Origin.MACHINE, f"all of {seen(machine, facts)}")
+    usable = max(min(count, facts.most or count), 1)
+    every = f"all of {seen(machine, facts)}" if count > 1 else f"the machine has {seen(machine, facts)}"
+    return Sourced(tuple(range(usable)), Origin.MACHINE, every)
 
 
 def strategy(world_size: int, num_devices: int, facts: AcceleratorFacts) -> Sourced[StrategySpec]:

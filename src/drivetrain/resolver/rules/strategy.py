@@ -12,8 +12,14 @@ from drivetrain.resolver.fits import strategy_fits
 
 
 def strategy_runs_on_accelerator(draft: Draft) -> Iterator[Conflict]:
-    """plan.strategy-accelerator: the strategy runs on this kind of hardware."""
+    """plan.strategy-accelerator: the strategy runs on this kind of hardware.
+
+    A strategy that nobody said follows from the number of devices: where those are too many, that is
+    the conflict, and this one only its consequence.
+    """
     facts = draft.accelerator_facts
+    if not draft.strategy.origin.is_said and draft.num_nodes.value == 1 and facts.most == 1:
+        return
     for member in draft.strategy_facts:
         if strategy_fits(member, facts):
             continue
