@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os.path
-import sys
 import warnings
 from collections.abc import Mapping
-from typing import Any
 
 from drivetrain._version import __version__
+from drivetrain.base.caller import caller as caller_place
 from drivetrain.base.errors import Conflict, DrivetrainDeprecationWarning, DrivetrainWarning, PlanError
 from drivetrain.base.origin import AUTO, OFF, ONE, Origin, Sourced
 from drivetrain.base.text import show
@@ -18,8 +16,6 @@ from drivetrain.resolver.collect import said_arguments
 from drivetrain.resolver.plan import Plan
 from drivetrain.resolver.resolve import Question, Resolution, resolve
 from drivetrain.resolver.spec import StrategySpec
-
-_PACKAGE = __name__.partition(".")[0]
 
 
 def plan(
@@ -67,7 +63,7 @@ def plan_for(
     were not said (None, or a parameter's default) are left out. ``caller`` is written into the
     new call: ``Trainer``. ``typed`` is how an argument is typed, if not in a call: ``--{}``.
     """
-    place, depth = _caller_place()
+    place, level = caller_place()
     arguments = said_arguments(flags, typed or f"{caller}({{}})" + (f", {place}" if place else ""))
     catalogue = in_force()
     if machine is None:
@@ -81,16 +77,5 @@ def plan_for(
     resolution = resolve(Question(arguments, machine, catalogue, __version__, caller))
     for notice in resolution.plan.notices:
         kind = DrivetrainDeprecationWarning if notice.code == "plan.legacy" else DrivetrainWarning
-        warnings.warn(str(notice), kind, stacklevel=depth)
+        warnings.warn(str(notice), kind, stacklevel=level)
     return resolution
-
-
-def _caller_place() -> tuple[str, int]:
-    """Return ``train.py:12`` of the nearest frame outside of this package, and its stack level."""
-    frame: Any = sys._getframe(1)  # noqa: SLF001 - the documented way to a caller's line
-    depth = 1
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
-        frame, depth = frame.f_back, depth + 1
-    if frame is None:
-        return "", 2
-    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}", depth  # noqa: PTH119 - a name, no file

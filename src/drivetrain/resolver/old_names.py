@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 from drivetrain._version import __version__
+from drivetrain.base.caller import caller
 from drivetrain.base.errors import Conflict, DrivetrainDeprecationWarning, Notice, PlanError
 from drivetrain.base.origin import Origin, Sourced
 from drivetrain.base.text import arguments
@@ -65,7 +65,7 @@ def _translate(row: OldName, given: dict[str, Any], version: str) -> StrategySpe
         raise PlanError(
             (Conflict("plan.legacy-removed", text, {"strategy": source}, f"this is release {version}"),)
         )
-    warnings.warn(str(Notice("plan.legacy", text)), DrivetrainDeprecationWarning, stacklevel=_depth())
+    warnings.warn(str(Notice("plan.legacy", text)), DrivetrainDeprecationWarning, stacklevel=caller()[1])
     return spec_with(alias.name, options, parts)
 
 
@@ -74,13 +74,3 @@ def _call(name: str, options: dict[str, Any], parts: dict[str, object]) -> str:
     if not parts:
         return f'"{spec}"'
     return f'dt.StrategySpec("{name}", {arguments({**options, **parts})})'
-
-
-def _depth() -> int:
-    frame: Any = sys._getframe(1)  # noqa: SLF001 - the documented way to a caller's line
-    depth = 1
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(
-        __name__.partition(".")[0] + "."
-    ):
-        frame, depth = frame.f_back, depth + 1
-    return depth
