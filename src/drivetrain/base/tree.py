@@ -34,10 +34,10 @@ def _map_rare(value: Any, change: Callable[[Any], Any]) -> Any:  # noqa: ANN401 
         return type(value)(*changed) if hasattr(value, "_fields") else type(value)(changed)
     if isinstance(value, (list, Mapping)):
         items = value.items() if isinstance(value, Mapping) else enumerate(value)
-        changed = {key: map_leaves(kept, change) for key, kept in items}
+        mapped = {key: map_leaves(kept, change) for key, kept in items}
         if isinstance(value, Mapping) and not hasattr(value, "__setitem__"):
-            return value if _same(changed.values(), value.values()) else changed
-        return _replaced(value, changed, "__setitem__", value.__getitem__)
+            return value if _same(mapped.values(), value.values()) else mapped
+        return _replaced(value, mapped, "__setitem__", value.__getitem__)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [spec.name for spec in dataclasses.fields(value) if hasattr(value, spec.name)]
         kept = {name: map_leaves(getattr(value, name), change) for name in names}
