@@ -8,6 +8,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import drivetrain as dt
+from drivetrain.base.tree import leaves
 
 
 class Regression(dt.Module):
@@ -73,3 +74,16 @@ class Noisy(Dataset):
     def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
         x = torch.full((4,), index / 44) + torch.rand(4)
         return x, x.sum().sin()[None]
+
+
+def differing(one: Any, other: Any) -> list[str]:
+    """Return the paths of the entries in which two checkpoints differ, bit by bit."""
+    mine, theirs = dict(leaves(one)), dict(leaves(other))
+    assert mine.keys() == theirs.keys()
+    return [
+        name
+        for name, value in mine.items()
+        if not (
+            torch.equal(value, theirs[name]) if isinstance(value, torch.Tensor) else value == theirs[name]
+        )
+    ]

@@ -33,7 +33,8 @@ class Net(dt.Module):
 
     def training_step(self, batch: Any, batch_idx: int) -> dict[str, torch.Tensor]:
         x, y = batch
-        loss = ((self.net(x) - y) ** 2).mean() + 0.01 * random.random()
+        noise = 0.01 * random.random()
+        loss = ((self.net(x) - y) ** 2).mean() + noise
         self.log("loss", loss, on_step=True, on_epoch=True)
         return {"loss": loss}
 

@@ -32,7 +32,7 @@ class CUDAAccelerator(Accelerator):
         """Make the GPU the current one, so that collectives and new tensors use it."""
         try:
             torch.cuda.set_device(device)
-        except (RuntimeError, AssertionError) as error:  # torch raises either, by how it was built
+        except (RuntimeError, AssertionError, AttributeError) as error:  # by how torch was built
             raise BuildError(
                 "build.no-device",
                 f"this machine cannot use {device}",

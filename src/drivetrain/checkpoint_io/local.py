@@ -135,17 +135,13 @@ def _listing(path: StrPath) -> str:
 
 def _unreadable(name: str, error: pickle.UnpicklingError) -> CheckpointError:
     text = str(error)
-    if "Unsupported" not in text and "not an allowed" not in text and "GLOBAL" not in text:
+    asks = [line.strip() for line in text.splitlines() if "GLOBAL" in line or "unsupported class" in line]
+    if not asks:
         return _torn(name, text.splitlines()[0])
     return CheckpointError(
         "checkpoint.unsafe",
         f"{name} holds more than tensors and plain containers; nothing in it was run",
-        values={
-            "path": name,
-            "torch says": next(
-                (line for line in text.splitlines() if "GLOBAL" in line or "Unsupported" in line), text
-            ),
-        },
+        values={"path": name, "torch says": asks[0]},
         because="a pickle can run any code, so only tensors and plain containers are read",
         hint="if you trust whoever wrote the file, pass weights_only=False",
     )

@@ -249,7 +249,7 @@ class PlainFeed(Feed):
 
     def training(self, epoch: int, start: int) -> Iterator[tuple[Any, Share]]:
         """Read on from global batch ``start``; what comes before is read and thrown away."""
-        if iter(self._source) is self._source:
+        if isinstance(self._source, Iterator):
             raise DataError(
                 "data.one-shot",
                 f"{self._name} is an iterator, which can be read only once",

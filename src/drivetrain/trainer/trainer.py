@@ -98,7 +98,9 @@ class Trainer:
         check_names(legacy, given)
         flags = {name: given.pop(name) for name in list(given)[:_NUM_FLAGS]}
         found = plan_for({**flags, **legacy}, caller="Trainer")
-        given |= translated(found.trainer_arguments, given, defaults)
+        old = dict(found.trainer_arguments)
+        self._resume_from = old.pop("resume_from_checkpoint", None)
+        given |= translated(old, given, defaults)
         if given["logger"]:
             raise later("logger", given["logger"])
         self._plan, self._objects, self._catalogue = found.plan, dict(found.objects), found.catalogue
@@ -135,6 +137,7 @@ class Trainer:
             BuildError: this release or installation cannot run the plan.
         """
         check_data(datamodule, train_dataloaders, val_dataloaders)
+        ckpt_path = self._resume_from if ckpt_path is None else ckpt_path
         self.should_stop = self.interrupted = False
         started = time.monotonic()
         try:

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+import drivetrain as dt
+from tests.loops.models import Regression, data, loader, quiet
+
+
+class Several(Regression):
+    def validation_step(self, batch, batch_idx, dataloader_idx=0):
+        self.log("val", self.loss(batch))
+        self.log("index", float(dataloader_idx), add_dataloader_idx=False)
+
+    def on_validation_epoch_end(self):
+        self.log("once", 5.0)
+
+
+def test_each_loader_has_its_own_values_and_they_are_exact() -> None:
+    module, trainer = Several(), quiet()
+    found = trainer.validate(module, [loader(5, 2), loader(7, 3)])
+    with torch.no_grad():
+        for number, count in enumerate((5, 7)):
+            exact = module.loss(data(count)[:]).item()
+            assert found[number][f"val/dataloader_idx_{number}"] == pytest.approx(exact, abs=1e-7)
+            assert found[number]["once"] == 5.0
+    assert set(trainer.callback_metrics) == {"val/dataloader_idx_0", "val/dataloader_idx_1", "index", "once"}
+    assert set(trainer.validate(module, loader(5, 2))[0]) == {"val", "index", "once"}
+
+
+def test_a_step_that_ignores_the_loaders_number_is_refused_with_several() -> None:
+    with pytest.raises(
+        dt.ModuleError, match=r"module.step-arguments\] Regression.test_step does not take dataloader_idx"
+    ):
+        quiet().test(Regression(), [loader(), loader()])
+    with pytest.raises(dt.ModuleError, match=r"module.no-step"):
+        quiet().test(dt.Module(), loader())
+
+
+def test_a_limit_of_none_evaluates_nothing() -> None:
+    assert quiet(limit_test_batches=0).test(Regression(), loader()) == [{}]
+    assert quiet(limit_test_batches=2).test(Regression(), loader(5, 2))[0]["count"] == 2.0
+
+
+def test_weights_come_from_a_checkpoint(tmp_path) -> None:
+    trainer, module = quiet(max_epochs=2), Regression()
+    trainer.fit(module, loader())
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    expected = trainer.test(module, loader())
+    assert quiet().test(Regression(), loader()) != expected
+    assert quiet().test(Regression(), loader(), ckpt_path=tmp_path / "a.ckpt") == expected

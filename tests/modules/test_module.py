@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import copy
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+
+import drivetrain as dt
+from tests.loops.models import Regression, data, loader, quiet
+
+
+class Parent(dt.Module):
+    def __init__(self, width: int, *, names: list[str], **rest: int) -> None:
+        super().__init__()
+        self.save_hyperparameters()
+        self.linear = torch.nn.Linear(width, width)
+
+
+class Child(Parent):
+    def __init__(self, depth: int, width: int = 3) -> None:
+        super().__init__(width, names=["a"], extra=1)
+        self.depth = depth
+
+
+class WithNetwork(dt.Module):
+    def __init__(self, lr: float, network: torch.nn.Module, unused: object = None) -> None:
+        super().__init__()
+        self.save_hyperparameters(ignore="unused")
+        self.network = network
+
+
+def test_hyperparameters_are_the_arguments_of_every_init() -> None:
+    hparams = Child(2).hparams
+    assert hparams == {"depth": 2, "width": 3, "names": ["a"], "extra": 1}
+    assert hparams.depth == 2
+    with pytest.raises(AttributeError, match=r"there are: width, names, extra, depth"):
+        _ = hparams.missing
+
+
+def test_what_is_no_plain_data_is_kept_and_said_to_stay_out_of_checkpoints() -> None:
+    with pytest.warns(dt.DrivetrainWarning, match=r"\[module.hyperparameters\].*'network'.*ignore="):
+        module = WithNetwork(0.1, torch.nn.Linear(1, 1), object())
+    assert module.hparams.keys() == {"lr", "network"}
+
+
+def test_values_can_be_passed_and_a_call_elsewhere_is_an_error() -> None:
+    module = dt.Module()
+    module.save_hyperparameters({"lr": 1})
+    assert module.hparams == {"lr": 1}
+    with pytest.raises(dt.ModuleError, match=r"module.hyperparameters"):
+        module.save_hyperparameters()
+
+
+def test_outside_of_a_run_there_is_no_log_and_no_trainer() -> None:
+    module = Regression()
+    with pytest.raises(dt.ModuleError, match=r"module.log-outside\] self.log\('a'"):
+        module.log("a", 1.0)
+    with pytest.raises(dt.ModuleError, match=r"module.no-trainer"):
+        _ = module.trainer
+    assert (module.current_epoch, module.global_step, module.global_rank, module.local_rank) == (0, 0, 0, 0)
+    assert module.device == torch.device("cpu")
+    assert module.dtype is torch.float32
+
+
+def test_a_module_from_a_checkpoint_is_the_one_that_was_saved(tmp_path: Path) -> None:
+    module, trainer = Regression(lr=0.02), quiet(max_epochs=1)
+    trainer.fit(module, loader())
+    trainer.save_checkpoint(tmp_path / "a.ckpt", weights_only=True)
+
+    loaded = Regression.load_from_checkpoint(tmp_path / "a.ckpt", dropout=0.5)
+
+    assert loaded.hparams == {"lr": 0.02, "dropout": 0.5}
+    for one, other in zip(module.parameters(), loaded.parameters(), strict=True):
+        assert torch.equal(one, other)
+    with pytest.raises(dt.CheckpointError, match=r"checkpoint.no-weights[\s\S]*Missing key"):
+        Child.load_from_checkpoint(tmp_path / "a.ckpt", depth=1)
+
+
+def test_a_module_that_has_run_can_be_copied_and_pickled() -> None:
+    module = Regression()
+    quiet(max_epochs=1).fit(module, loader())
+    for twin in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):  # noqa: S301 - our own bytes
+        assert torch.equal(twin.net[0].weight, module.net[0].weight)
+        with pytest.raises(dt.ModuleError):
+            _ = twin.trainer
+    assert module.trainer.global_step == 10
+
+
+def test_predict_step_defaults_to_forward_of_the_inputs() -> None:
+    class Plain(Regression):
+        predict_step = dt.Module.predict_step
+
+    module = Plain()
+    batch = data(4)[:]
+    assert torch.equal(module.predict_step(batch, 0), module(batch[0]))
+    assert torch.equal(module.predict_step(batch[0], 0), module(batch[0]))

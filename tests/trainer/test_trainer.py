@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+
+import drivetrain as dt
+from tests.loops.models import Regression, loader, quiet
+
+
+def test_the_plan_is_resolved_at_once() -> None:
+    trainer = dt.Trainer(accelerator="cpu", devices=3, strategy="ddp", precision="bf16-mixed")
+    assert (trainer.plan.strategy.name, trainer.world_size, trainer.num_devices) == ("ddp", 3, 3)
+    assert trainer.plan == dt.plan(accelerator="cpu", devices=3, strategy="ddp", precision="bf16-mixed")
+    assert "Trainer(devices=3), test_trainer.py" in trainer.plan.explain()
+    with pytest.raises(dt.PlanError):
+        dt.Trainer(accelerator="cpu", devices=0)
+    assert (trainer.global_rank, trainer.local_rank, trainer.is_global_zero) == (0, 0, True)
+    assert (trainer.current_epoch, trainer.global_step, trainer.optimizers) == (0, 0, [])
+
+
+def test_what_cannot_run_yet_says_so_before_anything_starts() -> None:
+    for flags, says in (
+        ({"strategy": "fsdp", "devices": 2}, "strategy 'fsdp'.*'ddp'"),
+        ({"precision": "16-true"}, "precision '16-true'.*'bf16-mixed'"),
+        ({"strategy": "ddp", "devices": 2, "sync_batchnorm": True}, "sync_batchnorm 'batchnorm'.*False"),
+    ):
+        trainer = dt.Trainer(**{"accelerator": "cpu", **flags})
+        with pytest.raises(dt.BuildError) as caught:
+            trainer.fit(Regression(), loader())
+        text = str(caught.value).replace("\n", " ")
+        assert caught.value.code == "build.not-available"
+        assert pytest.importorskip("re").search(says, text), text
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "says"),
+    [
+        ({"max_epoch": 3}, "trainer.unknown-argument", "did you mean 'max_epochs'?"),
+        ({"zzz": 3}, "trainer.unknown-argument", "leave it out"),
+        ({"accumulate_grad_batches": 2}, "trainer.later-argument", "leave accumulate_grad_batches out"),
+        ({"logger": True}, "trainer.later-argument", "leave logger out"),
+        ({"max_epochs": -2}, "trainer.bad-argument", "max_epochs cannot be -2"),
+        ({"max_steps": 1.5}, "trainer.bad-argument", "max_steps cannot be 1.5"),
+        ({"limit_val_batches": -1}, "trainer.bad-argument", "limit_val_batches"),
+        ({"callbacks": ["x"]}, "trainer.bad-argument", "a Callback or a list"),
+        ({"deterministic": "yes"}, "trainer.bad-argument", "'warn'"),
+        (
+            {"callbacks": dt.ModelCheckpoint(), "enable_checkpointing": False},
+            "trainer.bad-argument",
+            "enable_checkpointing",
+        ),
+    ],
+)
+def test_other_arguments_are_refused(given: dict, code: str, says: str) -> None:
+    with pytest.raises(dt.TrainerError) as caught:
+        dt.Trainer(**given)
+    assert caught.value.code == code
+    assert says in str(caught.value)
+
+
+def test_old_spellings_reach_the_arguments_of_today() -> None:
+    with pytest.warns(dt.DrivetrainDeprecationWarning, match=r"enable_progress_bar"):
+        trainer = dt.Trainer(progress_bar_refresh_rate=0)
+    assert trainer.callbacks == []
+    with pytest.warns(dt.DrivetrainDeprecationWarning):
+        assert len(dt.Trainer(checkpoint_callback=True).callbacks) == 2
+
+
+def test_a_model_is_a_module() -> None:
+    with pytest.raises(dt.TrainerError, match=r"trainer.not-a-module\] the model is a Linear"):
+        quiet(max_epochs=1).fit(torch.nn.Linear(1, 1), loader())
+    with pytest.raises(dt.TrainerError, match=r"trainer.no-run"):
+        quiet().save_checkpoint("a.ckpt")
+
+
+def test_after_a_fit_its_state_can_be_read_and_saved_even_after_other_verbs(tmp_path) -> None:
+    trainer, module = quiet(max_epochs=2), Regression()
+    result = trainer.fit(module, loader(), loader(5, 2))
+    trainer.validate(dataloaders=loader(5, 2))
+    assert (trainer.current_epoch, trainer.global_step, trainer.model) == (2, 20, module)
+    assert set(result.metrics) == {"loss", "loss_step", "loss_epoch", "val"}
+    assert result.steps_per_s > 0
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    found = torch.load(tmp_path / "a.ckpt", weights_only=True)
+    assert found["global_step"] == 20
+    assert len(found["optimizer_states"]) == 1
+    assert dt.Plan.from_dict(found["plan"]) == trainer.plan
+
+
+def test_deterministic_holds_during_a_run_only() -> None:
+    class Asks(Regression):
+        def on_train_start(self):
+            seen.append(torch.are_deterministic_algorithms_enabled())
+
+    seen: list[bool] = []
+    quiet(max_epochs=1, deterministic=True).fit(Asks(), loader())
+    assert seen == [True]
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_a_run_warns_of_nothing() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        quiet(max_epochs=1).fit(Regression(), loader(), loader(5, 2))
+
+
+def test_objects_take_the_place_of_names() -> None:
+    storage = dt.LocalCheckpointIO()
+    trainer = quiet(max_epochs=1, plugins=[storage, dt.MixedPrecision("bf16-mixed")])
+    trainer.fit(Regression(), loader())
+    assert trainer.plan.precision == "bf16-mixed"
+    assert trainer._fitted.strategy.checkpoint_io is storage
