@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import warnings
 
 import pytest
@@ -31,7 +32,7 @@ def test_what_cannot_run_yet_says_so_before_anything_starts() -> None:
             trainer.fit(Regression(), loader())
         text = str(caught.value).replace("\n", " ")
         assert caught.value.code == "build.not-available"
-        assert pytest.importorskip("re").search(says, text), text
+        assert re.search(says, text), text
 
 
 @pytest.mark.parametrize(
@@ -66,6 +67,16 @@ def test_old_spellings_reach_the_arguments_of_today() -> None:
     assert trainer.callbacks == []
     with pytest.warns(dt.DrivetrainDeprecationWarning):
         assert len(dt.Trainer(checkpoint_callback=True).callbacks) == 2
+
+
+def test_an_old_place_to_resume_from_is_where_fit_goes_on(tmp_path) -> None:
+    first = quiet(max_epochs=1)
+    first.fit(Regression(), loader())
+    first.save_checkpoint(tmp_path / "a.ckpt")
+    with pytest.warns(dt.DrivetrainDeprecationWarning, match="ckpt_path="):
+        second = quiet(max_epochs=3, resume_from_checkpoint=str(tmp_path / "a.ckpt"))
+    result = second.fit(Regression(), loader())
+    assert (result.epochs, result.steps_here, result.steps) == (3, 20, 30)
 
 
 def test_a_model_is_a_module() -> None:
