@@ -99,7 +99,7 @@ class Trainer:
         flags = {name: given.pop(name) for name in list(given)[:_NUM_FLAGS]}
         found = plan_for({**flags, **legacy}, caller="Trainer")
         old = dict(found.trainer_arguments)
-        self._resume_from = old.pop("resume_from_checkpoint", None)
+        self._resume_from: Any = old.pop("resume_from_checkpoint", None)
         given |= translated(old, given, defaults)
         if given["logger"]:
             raise later("logger", given["logger"])
