@@ -140,6 +140,13 @@ def test_an_interactive_slurm_shell_is_no_launch(name: str) -> None:
     assert (plan.environment, plan.launcher) == ("none", "subprocess")
 
 
+def test_srun_inside_of_an_interactive_allocation_is_a_launch() -> None:
+    step = {**SLURM, "SLURM_JOB_NAME": "interactive", "SLURM_STEP_NUM_TASKS": "4"}
+    assert dt.plan(machine=dt.Machine({}, step)).environment == "slurm"
+    shell = dt.Machine({}, {**step, "SLURM_STEP_NUM_TASKS": "1"})
+    assert dt.plan(machine=shell, devices=2).environment == "none"
+
+
 def test_environment_overrides_detection() -> None:
     both = dt.Machine({}, {**SLURM, **TORCHRUN})
     assert dt.plan(machine=both, environment="slurm").environment == "slurm"

@@ -130,6 +130,8 @@ class EnvironmentFacts:
     """Variables that must not be there."""
     unless: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Values that say that nobody started this process as a rank: an interactive shell."""
+    started: str = ""
+    """Variable with the number of processes started together; above 1 they are ranks in spite of `unless`."""
     accelerators: Names = None
     runtime: str = ""
 

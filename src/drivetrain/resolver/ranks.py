@@ -27,7 +27,8 @@ class Ranks:
 
 def dialect_of(facts: EnvironmentFacts, variables: Mapping[str, str]) -> Mapping[str, str] | None:
     """Return the dialect whose variables are all there, or None: a partial set means nothing."""
-    if any(variables.get(name) in values for name, values in facts.unless.items()):
+    is_shell = any(variables.get(name) in values for name, values in facts.unless.items())
+    if is_shell and variables.get(facts.started, "1") == "1":
         return None
     if not all(name in variables for name in facts.also) or any(name in variables for name in facts.absent):
         return None

@@ -17,6 +17,8 @@ FACTS = (
             },
         ),
         unless={"SLURM_JOB_NAME": ("bash", "interactive")},
+        # srun inside of an interactive allocation keeps the shell's job name.
+        started="SLURM_STEP_NUM_TASKS",
         runtime="drivetrain.environments.slurm:SLURMEnvironment",
     ),
 )
