@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,14 +22,26 @@ class Losses(dt.Callback):
 
 
 def by_hand(
-    module: Regression, world_size: int, epochs: int, *, num_samples: int, shuffle: bool
+    module: Regression,
+    world_size: int,
+    epochs: int,
+    *,
+    num_samples: int,
+    shuffle: bool,
+    steps: range | None = None,
 ) -> list[float]:
-    """Train on each step's joint batch in one process, with a loop of torch alone."""
+    """Train on each step's joint batch in one process, with a loop of torch alone.
+
+    ``steps`` is a part of the epoch's batches; the optimizer of the part before goes on.
+    """
     samples, losses = data(num_samples), []
-    optimizer = torch.optim.AdamW(module.parameters(), lr=0.01)
+    goes_on = steps is not None and steps.start > 0
+    optimizer = OPTIMIZERS[id(module)] if goes_on else torch.optim.AdamW(module.parameters(), lr=0.01)
+    OPTIMIZERS[id(module)] = optimizer
     stream = IndexStream(loader(num_samples, shuffle=shuffle), seed=0)
     for epoch in range(epochs):
         batches = list(stream.epoch(epoch, 0, None))
+        batches = batches[steps.start : steps.stop] if steps else batches
         for first in range(0, len(batches), world_size):
             joint = [index for batch in batches[first : first + world_size] for index in batch]
             optimizer.zero_grad()
@@ -37,6 +50,9 @@ def by_hand(
             optimizer.step()
             losses.append(loss.item())
     return losses
+
+
+OPTIMIZERS: dict[int, torch.optim.Optimizer] = {}
 
 
 def assert_equal(mine: torch.nn.Module, theirs: torch.nn.Module, tolerance: float = 1e-6) -> None:
@@ -88,6 +104,25 @@ def test_verbs_follow_each_other_and_evaluate_every_sample_once() -> None:
     assert [len(batch) for batch in predictions[0]] == [2, 2, 1]
     torch.testing.assert_close(torch.cat(predictions[0]), data(5)[:][0][:, 0])
     torch.testing.assert_close(torch.cat(predictions[1]), data(3)[:][0][:, 0])
+
+
+def test_another_world_size_goes_on_in_the_same_order_and_loses_nothing(tmp_path: Path) -> None:
+    alone, module, path = quiet(max_steps=5, log_every_n_steps=1), Regression(), tmp_path / "a.ckpt"
+    alone.fit(module, loader(39, shuffle=True))
+    alone.save_checkpoint(path)
+    losses = Losses()
+
+    together = quiet(devices=2, strategy="ddp", max_epochs=1, log_every_n_steps=1, callbacks=[losses])
+    result = together.fit(module, loader(39, shuffle=True), ckpt_path=path)
+
+    reference = Regression()
+    first = by_hand(reference, 1, 1, num_samples=39, shuffle=True, steps=range(5))
+    then = by_hand(reference, 2, 1, num_samples=39, shuffle=True, steps=range(5, 10))
+    assert (result.steps, result.samples) == (8, 39)
+    torch.testing.assert_close(torch.tensor(losses.seen), torch.tensor(then), atol=1e-6, rtol=0)
+    assert_equal(module, reference)
+    mean = (4 * sum(first) + 8 * sum(losses.seen[:2]) + 3 * losses.seen[2]) / 39
+    assert result.metrics["loss_epoch"] == pytest.approx(mean, abs=1e-6)
 
 
 class LogsOnOneRank(Regression):

@@ -21,6 +21,8 @@ def save(context: Context, path: str | os.PathLike[str], *, weights_only: bool, 
         word whether the file is there; every rank must call.
     """
     strategy = context.strategy
+    if not is_live and not strategy.ranks.is_zero:
+        return  # after the run rank 0 has what was gathered, and writes alone
     checkpoint: dict[str, Any] = {
         "state_dict": strategy.model_state(context.module),
         "epoch": context.progress.epoch,

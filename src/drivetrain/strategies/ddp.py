@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, final
 
@@ -18,6 +20,10 @@ _OPTIONS = (
     "broadcast_buffers",
     "bucket_cap_mb",
 )
+
+# torch 2.13 calls the option by what it does: buffers are synchronised before each forward.
+_KNOWN = inspect.signature(DistributedDataParallel).parameters
+_RENAMED = {"broadcast_buffers": "forward_sync_buffers"} if "forward_sync_buffers" in _KNOWN else {}
 
 
 @final
@@ -40,7 +46,11 @@ class DDPRuntime(Strategy):
             self._step = step
             return
         on_cpu = self.device.type == "cpu"
-        said = {name: self.options[name] for name in _OPTIONS if self.options.get(name) is not None}
+        said = {
+            _RENAMED.get(name, name): self.options[name]
+            for name in _OPTIONS
+            if self.options.get(name) is not None
+        }
         # torch wants no device_ids for a module on the CPU.
         self._step = DistributedDataParallel(
             StepForward(module, step), device_ids=None if on_cpu else [self.device.index], **said
@@ -48,7 +58,11 @@ class DDPRuntime(Strategy):
 
     def teardown(self, module: torch.nn.Module) -> None:
         """Drop the wrapper, which takes its gradient hooks with it, and bring the module back to the CPU."""
-        self._step = None
+        was_wrapped, self._step = isinstance(self._step, DistributedDataParallel), None
+        if was_wrapped:
+            # torch's wrapper is part of a reference cycle. It must not outlive its process group, whose
+            # threads it would wait for, so the cycle is collected now and not at some later moment.
+            gc.collect()
         if self.device.type != "cpu":
             module.cpu()
 
