@@ -81,6 +81,7 @@ def make_feed(
 
     Raises:
         DataError [data.iterable-ranks]: an iterable dataset, which cannot be sliced, with several ranks.
+        DataError [data.out-of-order]: a loader with ``in_order=False``.
         DataError [data.distributed-sampler]: a sampler that slices by rank itself.
         DataError [data.not-iterable]: something that gives no batches.
     """
@@ -102,6 +103,14 @@ def make_feed(
 
 
 def _check_loader(loader: DataLoader[Any], name: str, world_size: int) -> None:
+    if not getattr(loader, "in_order", True):
+        raise DataError(
+            "data.out-of-order",
+            f"{name} gives batches as its workers finish them",
+            values={"in_order": False, "num_workers": loader.num_workers},
+            because="a run has one order of the data; without it no run can be repeated or resumed",
+            hint="leave in_order=False out of the DataLoader",
+        )
     if world_size == 1:
         return
     if isinstance(loader.dataset, IterableDataset):
