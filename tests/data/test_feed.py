@@ -212,6 +212,7 @@ def _touch(worker: int) -> None:
             2,
             "data.distributed-sampler",
         ),
+        (DataLoader(Numbers(4), in_order=False), 1, "data.out-of-order"),
         (5, 1, "data.not-iterable"),
         ({"a": 1}, 1, "data.not-iterable"),
     ],
@@ -226,11 +227,3 @@ def test_an_iterator_trains_no_epoch_but_is_evaluated_once() -> None:
     with pytest.raises(DataError, match=r"data.one-shot"):
         feed(iter([1])).training(0, 0)
     assert [share for _, share in feed(iter([torch.ones(3)])).evaluation()] == [Share(0, 3, 1.0, 1, 3)]
-
-
-def test_a_loader_without_order_is_refused() -> None:
-    with pytest.raises(dt.DataError, match="as its workers finish them") as caught:
-        make_feed(
-            DataLoader(torch.ones(4), in_order=False), "train_dataloaders", "limit_train_batches", 1.0, 0
-        )
-    assert caught.value.code == "data.out-of-order"
