@@ -50,3 +50,17 @@ def test_a_rank_that_dies_is_named_with_its_end(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "[rank.died] rank 1" in done.stderr
     assert "SIGKILL" in done.stderr
+
+
+def test_parameters_without_gradient_are_named_in_the_first_step(tmp_path: Path) -> None:
+    """Also in a fit of one step, after which torch would never have noticed."""
+    text = FIT.format(failure="pass").replace(
+        "self.layer = torch.nn.Linear(4, 1)",
+        "self.layer, self.idle = torch.nn.Linear(4, 1), torch.nn.Linear(2, 2)",
+    )
+    done = run_script(tmp_path, text.replace("max_epochs=1", "max_steps=1"))
+    assert done.returncode == 1
+    assert (
+        "[strategy.unused-parameters] 2 parameters got no gradient in the first step: idle.weight, idle.bias"
+        in (done.stderr)
+    )

@@ -10,6 +10,7 @@ from typing import Any, final
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from drivetrain.base.errors import ModuleError
 from drivetrain.strategies.forward import StepForward
 from drivetrain.strategies.strategy import Parts, Strategy
 
@@ -24,6 +25,13 @@ _OPTIONS = (
 # torch 2.13 calls the option by what it does: buffers are synchronised before each forward.
 _KNOWN = inspect.signature(DistributedDataParallel).parameters
 _RENAMED = {"broadcast_buffers": "forward_sync_buffers"} if "forward_sync_buffers" in _KNOWN else {}
+
+
+_MOST_NAMES = 8
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
 
 
 @final
@@ -71,6 +79,26 @@ class DDPRuntime(Strategy):
         assert self._step is not None, "the strategy was not set up to train"  # noqa: S101 - our own bug
         with self.precision.forward_context(self.device.type):
             return self._step(*arguments)
+
+    def check_gradients(self) -> None:
+        """Refuse parameters without gradient: their bucket is never complete, so it is never averaged.
+
+        torch itself notices at the next step, with indices instead of names, and after the last never.
+        """
+        looks = self.options.get("find_unused_parameters") or self.options.get("static_graph")
+        if looks or not isinstance(self._step, DistributedDataParallel):
+            return
+        parameters = self._step.module.module.named_parameters()
+        unused = [name for name, one in parameters if one.requires_grad and one.grad is None]
+        if unused:
+            raise ModuleError(
+                "strategy.unused-parameters",
+                f"{len(unused)} parameters got no gradient in the first step: {_some(unused)}",
+                values={"parameters": unused, "find_unused_parameters": False},
+                because="ddp averages gradients bucket by bucket, and waits for every parameter of a bucket",
+                hint="freeze them (requires_grad_(False)), use them in the loss, "
+                "or pass strategy='ddp(find_unused_parameters=true)', which looks each step and costs time",
+            )
 
     def model_state(self, module: torch.nn.Module) -> dict[str, Any]:
         """Return the module's own state_dict: every rank has the whole."""

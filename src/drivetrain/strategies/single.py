@@ -36,6 +36,9 @@ class SingleRuntime(Strategy):
         with self.precision.forward_context(self.device.type):
             return self._step(*arguments)
 
+    def check_gradients(self) -> None:
+        """Ask for nothing: a parameter without gradient is left as it is."""
+
     def model_state(self, module: torch.nn.Module) -> dict[str, Any]:
         """Return the module's own state_dict."""
         return module.state_dict()

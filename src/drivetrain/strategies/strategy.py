@@ -54,6 +54,7 @@ class Strategy(ABC):
         self.device = parts.accelerator.device(parts.device_id)
         self._backend = parts.process_group_backend
         self._collectives: Collectives | None = None
+        self._has_seen_gradients = False
 
     @final
     @property
@@ -99,6 +100,14 @@ class Strategy(ABC):
         """Run the module's training step so that backward will combine gradients over ranks."""
 
     @abstractmethod
+    def check_gradients(self) -> None:
+        """Look, once, after the first backward, whether gradients came as this algorithm needs them.
+
+        Raises:
+            ModuleError [strategy.unused-parameters]: parameters that cannot be combined over ranks.
+        """
+
+    @abstractmethod
     def model_state(self, module: torch.nn.Module) -> dict[str, Any]:
         """Return the whole model's state, for the checkpoint.
 
@@ -137,6 +146,9 @@ class Strategy(ABC):
     def backward(self, loss: torch.Tensor) -> None:
         """Compute gradients; with several ranks, of the mean of their losses."""
         torch.autograd.backward(self.precision.scale_loss(loss))
+        if not self._has_seen_gradients:
+            self._has_seen_gradients = True
+            self.check_gradients()
 
     @final
     def optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
