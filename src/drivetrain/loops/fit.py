@@ -127,6 +127,7 @@ class FitLoop:
         is_whole = progress.is_trained
         is_due = (progress.epoch + 1) % self._bounds.check_val_every_n_epoch == 0
         if self._validation is not None and is_due and not progress.is_validated:
+            HERE.note(stage="validate")
             self._validation.run()
             HERE.note(stage="fit")
             progress.is_validated = is_whole
