@@ -37,7 +37,9 @@ def launch(body, devices: int = 2, timeout_s: float = 60):
 
 def surroundings():
     variables = {name: text for name, text in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
-    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)]
+    handlers = [
+        signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGURG)
+    ]
     return {
         "variables": variables,
         "handlers": handlers,
@@ -238,10 +240,16 @@ def test_a_caller_in_a_long_loop_is_interrupted(monkeypatch):
             raise ValueError("early")
         time.sleep(60)
 
-    begin = time.monotonic()
-    with pytest.raises(dt.RankFailure, match="rank 1 failed: ValueError: early"):
-        launch(body)
-    assert time.monotonic() - begin < 20
+    before = signal.getsignal(signal.SIGINT)
+    for handler in (before, signal.SIG_IGN):  # a shell's "&" and nohup ignore it
+        begin = time.monotonic()
+        signal.signal(signal.SIGINT, handler)
+        try:
+            with pytest.raises(dt.RankFailure, match="rank 1 failed: ValueError: early"):
+                launch(body)
+        finally:
+            signal.signal(signal.SIGINT, before)
+        assert time.monotonic() - begin < 20
 
     found = []
 
@@ -324,7 +332,11 @@ def test_ctrl_c_twice_gets_out_of_a_collective():
             for wait_s in (1.0, 1.5):
                 threading.Timer(wait_s, os.kill, (os.getpid(), signal.SIGINT)).start()
 
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's "&" ignores it
     begin = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        launch(lambda place: steps(place, fail))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            launch(lambda place: steps(place, fail))
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert time.monotonic() - begin < 15

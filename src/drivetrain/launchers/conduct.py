@@ -6,13 +6,12 @@ import multiprocessing
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from drivetrain.base.where import HERE
 from drivetrain.collectives.connect import visit
-from drivetrain.launchers.interrupts import on_second_interrupt
+from drivetrain.launchers.interrupts import on_lost_peer, on_second_interrupt
 from drivetrain.launchers.nodes import Node
 from drivetrain.launchers.payload import pack
 from drivetrain.launchers.report import Report
@@ -62,9 +61,14 @@ def conduct(
         work = (pack(body),) if sends_work and local_ranks else ()
         place = node.place(timeout_s)
         num_threads = threads_for(plan.num_devices, variables)
-        with visit(place), torch_threads(num_threads), on_second_interrupt(watch.send_away):
+        with (
+            visit(place),
+            torch_threads(num_threads),
+            on_second_interrupt(watch.send_away),
+            on_lost_peer(watch.is_inside) as interrupt,
+        ):
             place.check = watch.check
-            watch.enter()
+            watch.enter(interrupt)
             places = [node.peer_place(place, local_rank) for local_rank in local_ranks]
             watch.attend({peer.ranks.rank: (header_bytes(peer), *work) for peer in places})
             del work
@@ -83,12 +87,13 @@ def _take_part(body: Callable[[Place], T], place: Place, watch: Watch, *, import
             results.append(body(place))
         finally:
             watch.leave()
-    except BaseException as caught:
-        if isinstance(caught, KeyboardInterrupt) and not watch.has_interrupted:
-            raise
+    except KeyboardInterrupt:
+        raise
+    except BaseException as caught:  # noqa: BLE001 - the verdict raises it again, or what caused it
+        watch.leave()  # again: the interruption may have come within the first
         error = caught
     try:
-        own = _own_report(place.ranks.rank, error, watch)
+        own = _own_report(place.ranks.rank, error)
         running = watch.settle(own if error is not None else None, place.timeout_s)
         verdict = judge(own, error, watch.reports, running=running, imports_main=imports_main)
         if running and (verdict is None or (verdict.is_own and own.is_consequence)):
@@ -103,13 +108,8 @@ def _take_part(body: Callable[[Place], T], place: Place, watch: Watch, *, import
         error = verdict = None  # a traceback that holds this frame must not hold itself through it
 
 
-def _own_report(rank: int, error: BaseException | None, watch: Watch) -> Report:
-    if error is None:
-        return Report(rank, "done", where=str(HERE))
-    report = Report.of(error, rank)
-    if isinstance(error, KeyboardInterrupt) and watch.has_interrupted:
-        return replace(report, is_consequence=True, message="interrupted, since another rank had failed")
-    return report
+def _own_report(rank: int, error: BaseException | None) -> Report:
+    return Report(rank, "done", where=str(HERE)) if error is None else Report.of(error, rank)
 
 
 def _last_words(own: Report, watch: Watch, imports_main: bool) -> str:

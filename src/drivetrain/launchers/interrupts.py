@@ -1,12 +1,46 @@
-"""Ctrl-C while the caller waits inside torch for ranks that do not answer."""
+"""Get the caller out of what it does: for Ctrl-C inside torch, and when another rank has failed."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
+
+from drivetrain.launchers.report import PeerLost
+
+
+@contextmanager
+def on_lost_peer(is_wanted: Callable[[], bool]) -> Iterator[Callable[[], None]]:
+    """Yield what another thread may call to raise `PeerLost` in this one.
+
+    In the main thread a signal does it, since that also ends ``time.sleep()`` and other waits of the
+    operating system. It is SIGURG, which nobody ignores or presses: SIGINT is ignored in what a shell
+    starts with ``&``. In another thread the exception waits for the next Python instruction.
+
+    ``is_wanted`` tells, when the signal is handled, whether it still comes in time.
+    """
+    thread = threading.get_ident()
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: _raise_in(thread)
+        return
+
+    def leave(_number: int, _frame: FrameType | None) -> None:
+        if is_wanted():
+            raise PeerLost
+
+    before = signal.signal(signal.SIGURG, leave)
+    try:
+        yield lambda: signal.pthread_kill(thread, signal.SIGURG)
+    finally:
+        signal.signal(signal.SIGURG, signal.SIG_DFL if before is None else before)
+
+
+def _raise_in(thread: int) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(PeerLost))
 
 
 @contextmanager

@@ -8,10 +8,8 @@ breaks; if the caller then still does not come back, it interrupts it; at last i
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import shutil
-import signal
 import sys
 import threading
 import time
@@ -43,12 +41,11 @@ class Watch:
         self._threads: list[threading.Thread] = []
         self._sent_away: set[int] = set()
         self._ended: set[int] = set()
-        self._body_thread: int | None = None
+        self._interrupt: Callable[[], None] | None = None
+        """Raises `PeerLost` in the thread that runs the body; None when none does."""
         self._alarmed = False
         self.reports: dict[int, Report] = {}
         """By rank: how it ended, of those that were not sent away by us."""
-        self.has_interrupted = False
-        """Whether the caller's KeyboardInterrupt came from here."""
 
     def add(self, peer: Peer) -> None:
         """Take charge of a process, from its start."""
@@ -67,16 +64,20 @@ class Watch:
         if any(report.how != "done" for report in self.reports.values()):
             raise PeerLost
 
-    def enter(self) -> None:
-        """Note that this thread now runs the body."""
+    def enter(self, interrupt: Callable[[], None]) -> None:
+        """Note that the caller now runs the body, and what gets it out of there."""
         with self._changed:
-            self._body_thread = threading.get_ident()
+            self._interrupt = interrupt
 
     def leave(self) -> None:
-        """Note that the body has ended: nothing interrupts this thread any more."""
+        """Note that the body has ended: nothing interrupts the caller any more."""
+        self._interrupt = None  # at once, since the lock may be with the one who interrupts
         with self._changed:
-            self._body_thread = None
             self._changed.notify_all()
+
+    def is_inside(self) -> bool:
+        """Whether the caller runs the body."""
+        return self._interrupt is not None
 
     def settle(self, own: Report | None, timeout_s: float) -> list[int]:
         """Wait until it is clear how the launch ended; return the ranks that still run.
@@ -138,30 +139,18 @@ class Watch:
         self._wait(lambda: self._is_over() or self._has_cause(), _DOUBT_S)
         self._wait(self._is_over, _GRACE_S)
         self.send_away(at_once=False)
-        self._wait(lambda: self._body_thread is None and self._is_over(), _GOODBYE_S)
+        self._wait(lambda: not self.is_inside() and self._is_over(), _GOODBYE_S)
         self.send_away(at_once=True)
-        if self._wait(lambda: self._body_thread is None, _STUBBORN_S):
+        if self._wait(lambda: not self.is_inside(), _STUBBORN_S):
             return
-        self._interrupt()
-        if self._wait(lambda: self._body_thread is None, _STUBBORN_S):
+        with self._changed:
+            if self._interrupt is not None:
+                self._interrupt()
+        if self._wait(lambda: not self.is_inside(), _STUBBORN_S):
             return
         print(self._explain(), file=sys.__stderr__, flush=True)
         shutil.rmtree(self._folder, ignore_errors=True)
         os._exit(1)
-
-    def _interrupt(self) -> None:
-        """Raise in the thread that runs the body."""
-        with self._changed:
-            thread = self._body_thread
-            if thread is None:
-                return
-            is_main = thread == threading.main_thread().ident
-            if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-                # A signal also ends time.sleep() and other waits of the operating system.
-                self.has_interrupted = True
-                signal.pthread_kill(thread, signal.SIGINT)
-            else:
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(PeerLost))
 
     def send_away(self, *, at_once: bool = True) -> None:
         """End the processes that still run; do not wait for their end."""
