@@ -116,7 +116,7 @@ def test_a_caller_that_cannot_be_reached_ends_with_the_report(tmp_path):
         """,
     )
     assert done.returncode == 1
-    assert "caught KeyboardInterrupt" in done.stdout
+    assert "caught PeerLost" in done.stdout
     assert "[rank.failed] rank 1 failed: ValueError: early" in done.stderr
 
 
