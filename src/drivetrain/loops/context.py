@@ -33,6 +33,8 @@ class Context:
     log_every_n_steps: int
     events: Dispatcher
     results: Results
+    phase: str = ""
+    """What is going on now: train, validation, sanity, test or predict."""
     first_step: int = 0
     """Optimizer steps that had been taken when this run began."""
     progress: Progress = field(default_factory=Progress)

@@ -38,6 +38,7 @@ class EvaluationLoop:
         results = context.results
         whole: Phase = (f"{kind} epoch", 0)
         parts: dict[Phase, Part] = {}
+        before, context.phase = context.phase, kind
         with evaluating(context.module), torch.no_grad():
             results.enter(whole)
             context.events(f"on_{kind}_start")
@@ -52,6 +53,7 @@ class EvaluationLoop:
             found = results.reduce_epoch({**parts, whole: Part()})
             context.events(f"on_{kind}_end")
             late = results.reduce_epoch({whole: Part()})
+        context.phase = before
         extra = {**found[whole], **late.get(whole, {})}
         return [{**found[phase], **extra} for phase in parts]
 

@@ -52,6 +52,7 @@ class FitLoop:
     def run(self, checkpoint: Mapping[str, Any] | None, path: object) -> None:
         """Train from the beginning, or from where the checkpoint stood."""
         context, progress = self._context, self._progress
+        context.phase = "train"
         self._setup(checkpoint, path)
         context.events("on_fit_start")
         self._results.enter(TRAIN_EPOCH)

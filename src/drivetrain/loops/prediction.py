@@ -29,6 +29,7 @@ class PredictionLoop:
         """
         context = self._context
         found = []
+        context.phase = "predict"
         with evaluating(context.module), torch.no_grad():
             context.events("on_predict_start")
             context.events("on_predict_epoch_start")

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
+from drivetrain.collectives.collectives import Collectives
 from drivetrain.resolver.plan import Plan
 
 
@@ -16,6 +17,10 @@ class Run(Protocol):
 
     should_stop: bool
     """Set it to end the fit after this step; with several ranks, at the next step that all agree on."""
+    callbacks: list[Any]
+    """The callbacks, those that the Trainer added included."""
+    loggers: list[Logs]
+    """Where logged values are written."""
 
     @property
     def plan(self) -> Plan:
@@ -32,6 +37,62 @@ class Run(Protocol):
     @property
     def max_epochs(self) -> int:
         """Epochs that fit runs at most; -1 for no bound."""
+
+    @property
+    def max_steps(self) -> int:
+        """Optimizer steps that fit takes at most; -1 for no bound."""
+
+    @property
+    def min_epochs(self) -> int:
+        """Epochs that fit runs at least, whoever asks to stop."""
+
+    @property
+    def min_steps(self) -> int:
+        """Optimizer steps that fit takes at least, whoever asks to stop."""
+
+    @property
+    def training(self) -> bool:
+        """Whether steps are taken now."""
+
+    @property
+    def validating(self) -> bool:
+        """Whether the validation loop runs now, in a fit or by itself."""
+
+    @property
+    def testing(self) -> bool:
+        """Whether the test loop runs now."""
+
+    @property
+    def predicting(self) -> bool:
+        """Whether the prediction loop runs now."""
+
+    @property
+    def evaluating(self) -> bool:
+        """Whether the validation or the test loop runs now."""
+
+    @property
+    def sanity_checking(self) -> bool:
+        """Whether the few validation batches before a fit run now."""
+
+    @property
+    def strategy(self) -> Any:
+        """The run-time `Strategy`, with its accelerator, precision and device."""
+
+    @property
+    def collectives(self) -> Collectives:
+        """Communication over all ranks; works with one rank too."""
+
+    @property
+    def lr_scheduler_configs(self) -> Sequence[Any]:
+        """The schedulers of the fit, each with when it steps: ``scheduler``, ``interval``, ``frequency``."""
+
+    @property
+    def logger(self) -> Any:
+        """The first logger, or None."""
+
+    @property
+    def log_dir(self) -> str:
+        """Where the first logger that has a folder writes; else `default_root_dir`."""
 
     @property
     def world_size(self) -> int:
@@ -71,6 +132,22 @@ class Run(Protocol):
 
     def save_checkpoint(self, filepath: str | os.PathLike[str], weights_only: bool = False) -> None:
         """Write a checkpoint; every rank must call."""
+
+
+class Logs(Protocol):
+    """A logger, as the run sees it: written to on rank 0, unless it says otherwise itself."""
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Write values; ``step`` counts optimizer steps taken."""
+
+    def log_hyperparams(self, params: Mapping[str, Any], metrics: Mapping[str, float] | None = None) -> None:
+        """Write the arguments that a module or data module was made with."""
+
+    def save(self) -> None:
+        """Bring what was written to the disk or the server."""
+
+    def finalize(self, status: str) -> None:
+        """End: ``success``, ``failed`` or ``interrupted``; a later write opens it again."""
 
 
 class Recorder(Protocol):

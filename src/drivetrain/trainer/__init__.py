@@ -3,6 +3,7 @@
 ::
 
     trainer.py     Trainer: the verbs
+    view.py        what it answers about its plan and run
     arguments.py   the names and values of its arguments
 """
 

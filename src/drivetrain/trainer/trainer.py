@@ -6,15 +6,12 @@ import functools
 import inspect
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, final
 
-import torch
-
-from drivetrain.base.errors import TrainerError
 from drivetrain.base.origin import AUTO, OFF, ONE
 from drivetrain.base.where import HERE
-from drivetrain.build import build_launcher, build_strategy, check, ranks_here
+from drivetrain.build import build_launcher, build_strategy, check
 from drivetrain.callbacks import Callback
 from drivetrain.callbacks.checkpoint import newest_path
 from drivetrain.collectives.place import Place
@@ -27,8 +24,6 @@ from drivetrain.loops.settings import read_settings
 from drivetrain.loops.verbs import Request, perform
 from drivetrain.modules import DataModule, Module
 from drivetrain.resolver.front import plan_for
-from drivetrain.resolver.plan import Plan
-from drivetrain.resolver.ranks import Ranks
 from drivetrain.trainer.arguments import (
     as_path,
     check_data,
@@ -38,12 +33,13 @@ from drivetrain.trainer.arguments import (
     read_callbacks,
     translated,
 )
+from drivetrain.trainer.view import View, no_run
 
 _NUM_FLAGS = 9
 
 
 @final
-class Trainer:
+class Trainer(View):
     """Trains, validates, tests and predicts with one plan.
 
     The flags up to ``sync_batchnorm`` are those of `drivetrain.plan` and are resolved at once; see
@@ -103,18 +99,7 @@ class Trainer:
         given |= translated(old, given, defaults)
         if given["logger"]:
             raise later("logger", given["logger"])
-        self._plan, self._objects, self._catalogue = found.plan, dict(found.objects), found.catalogue
-        self._settings = read_settings(given)
-        self.callbacks = read_callbacks(given)
-        """The callbacks, those that the Trainer added included."""
-        self.should_stop = False
-        """Set it to end the fit after the step; with several ranks, after the next logging step or epoch."""
-        self.interrupted = False
-        """Whether the last fit was ended by KeyboardInterrupt."""
-        self._context: Context | None = None
-        self._fitted: Context | None = None
-        self._is_live = False
-        self._module: Module | None = None
+        super().__init__(found, read_settings(given), read_callbacks(given))
 
     def fit(
         self,
@@ -219,7 +204,7 @@ class Trainer:
         """
         context = self._context if self._is_live else self._fitted or self._context
         if context is None:
-            raise _no_run("save_checkpoint")
+            raise no_run("save_checkpoint")
         checkpoints.save(context, filepath, weights_only=weights_only, is_live=self._is_live)
 
     def _run(
@@ -247,108 +232,6 @@ class Trainer:
         self._module, self._context = module, None
         launcher = build_launcher(self._plan, self._catalogue, self._objects)
         return launcher.launch(self._plan, functools.partial(_on_rank, self, module, datamodule, request))
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Travel to another rank without the last run."""
-        return {**self.__dict__, "_context": None, "_fitted": None, "_module": None}
-
-    @property
-    def plan(self) -> Plan:
-        """What was decided, and why: ``print(trainer.plan.explain())``."""
-        return self._plan
-
-    @property
-    def _ranks(self) -> Ranks:
-        if self._context is not None:
-            return self._context.strategy.ranks
-        return ranks_here(self._plan, self._catalogue, self._objects)
-
-    @property
-    def world_size(self) -> int:
-        """Number of ranks."""
-        return self._plan.world_size
-
-    @property
-    def num_nodes(self) -> int:
-        """Number of machines."""
-        return self._plan.num_nodes
-
-    @property
-    def num_devices(self) -> int:
-        """Devices (on CPU: processes) of each machine."""
-        return self._plan.num_devices
-
-    @property
-    def global_rank(self) -> int:
-        """This process's rank."""
-        return self._ranks.rank
-
-    @property
-    def local_rank(self) -> int:
-        """This process's rank on its machine."""
-        return self._ranks.local_rank
-
-    @property
-    def is_global_zero(self) -> bool:
-        """Whether this process speaks and writes for all."""
-        return self._ranks.is_zero
-
-    @property
-    def current_epoch(self) -> int:
-        """The epoch that is going on; after a fit, how many it finished."""
-        return 0 if self._fitted is None else self._fitted.progress.epoch
-
-    @property
-    def global_step(self) -> int:
-        """Optimizer steps of the fit, those before a resume included."""
-        return 0 if self._fitted is None else self._fitted.progress.global_step
-
-    @property
-    def max_epochs(self) -> int:
-        """Epochs that a fit runs at most; -1 for no bound."""
-        return self._settings.bounds.max_epochs
-
-    @property
-    def max_steps(self) -> int:
-        """Optimizer steps that a fit takes at most; -1 for no bound."""
-        return self._settings.bounds.max_steps
-
-    @property
-    def callback_metrics(self) -> Mapping[str, torch.Tensor]:
-        """The newest value of everything logged in this run, over all ranks as of the last reduction."""
-        return {} if self._context is None else self._context.results.metrics()
-
-    @property
-    def progress_bar_metrics(self) -> Mapping[str, torch.Tensor]:
-        """The newest value of what was logged with ``prog_bar=True``; a step's value is this rank's own."""
-        return {} if self._context is None else self._context.results.progress_bar()
-
-    @property
-    def model(self) -> Module | None:
-        """The module of the last run."""
-        return self._module
-
-    lightning_module = model
-
-    @property
-    def optimizers(self) -> list[torch.optim.Optimizer]:
-        """What configure_optimizers returned for the fit."""
-        return [] if self._fitted is None else self._fitted.optimizers
-
-    @property
-    def num_training_batches(self) -> int | None:
-        """Steps of an epoch on each rank; None where the loader has no length."""
-        return None if self._fitted is None else self._fitted.num_training_batches
-
-    @property
-    def default_root_dir(self) -> str:
-        """Where files go when nobody says otherwise."""
-        return self._settings.default_root_dir
-
-    @property
-    def log_dir(self) -> str:
-        """Where logs go: there are no loggers yet, so the root."""
-        return self._settings.default_root_dir
 
 
 def _on_rank(
@@ -381,12 +264,3 @@ def _on_rank(
     finally:
         trainer._is_live = False
         strategy.close()
-
-
-def _no_run(what: str) -> TrainerError:
-    return TrainerError(
-        "trainer.no-run",
-        f"trainer.{what} before any run",
-        because="a checkpoint holds what a run has: weights, optimizer, counters",
-        hint="call it in a hook or after fit; torch.save(model.state_dict(), path) saves weights alone",
-    )

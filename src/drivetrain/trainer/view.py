@@ -1,0 +1,232 @@
+"""View: what a trainer answers about its plan and its run; nothing here acts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from drivetrain.base.errors import TrainerError
+from drivetrain.build import ranks_here
+from drivetrain.callbacks import Callback
+from drivetrain.collectives.collectives import Collectives
+from drivetrain.loops.context import Context
+from drivetrain.loops.optimization import Scheduled
+from drivetrain.loops.settings import Settings
+from drivetrain.modules import DataModule, Module
+from drivetrain.modules.run import Logs
+from drivetrain.resolver.plan import Plan
+from drivetrain.resolver.ranks import Ranks
+from drivetrain.resolver.resolve import Resolution
+from drivetrain.strategies.strategy import Strategy
+
+
+class View:
+    """The state of a Trainer, and questions about it."""
+
+    def __init__(self, found: Resolution, settings: Settings, callbacks: list[Callback]) -> None:
+        self._plan, self._objects, self._catalogue = found.plan, dict(found.objects), found.catalogue
+        self._settings = settings
+        self.callbacks = callbacks
+        """The callbacks, those that the Trainer added included."""
+        self.should_stop = False
+        """Set it to end the fit after the step; with several ranks, after the next logging step or epoch."""
+        self.interrupted = False
+        """Whether the last fit was ended by KeyboardInterrupt."""
+        self.loggers: list[Logs] = []
+        """Where logged values are written."""
+        self._context: Context | None = None
+        self._fitted: Context | None = None
+        self._is_live = False
+        self._module: Module | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel to another rank without the last run."""
+        return {**self.__dict__, "_context": None, "_fitted": None, "_module": None}
+
+    @property
+    def plan(self) -> Plan:
+        """What was decided, and why: ``print(trainer.plan.explain())``."""
+        return self._plan
+
+    @property
+    def _ranks(self) -> Ranks:
+        if self._context is not None:
+            return self._context.strategy.ranks
+        return ranks_here(self._plan, self._catalogue, self._objects)
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        return self._plan.world_size
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of machines."""
+        return self._plan.num_nodes
+
+    @property
+    def num_devices(self) -> int:
+        """Devices (on CPU: processes) of each machine."""
+        return self._plan.num_devices
+
+    @property
+    def global_rank(self) -> int:
+        """This process's rank."""
+        return self._ranks.rank
+
+    @property
+    def local_rank(self) -> int:
+        """This process's rank on its machine."""
+        return self._ranks.local_rank
+
+    @property
+    def is_global_zero(self) -> bool:
+        """Whether this process speaks and writes for all."""
+        return self._ranks.is_zero
+
+    @property
+    def current_epoch(self) -> int:
+        """The epoch that is going on; after a fit, how many it finished."""
+        return 0 if self._fitted is None else self._fitted.progress.epoch
+
+    @property
+    def global_step(self) -> int:
+        """Optimizer steps of the fit, those before a resume included."""
+        return 0 if self._fitted is None else self._fitted.progress.global_step
+
+    @property
+    def min_epochs(self) -> int:
+        """Epochs that a fit runs at least, whoever asks to stop."""
+        return self._settings.bounds.min_epochs
+
+    @property
+    def min_steps(self) -> int:
+        """Optimizer steps that a fit takes at least, whoever asks to stop."""
+        return self._settings.bounds.min_steps
+
+    @property
+    def max_epochs(self) -> int:
+        """Epochs that a fit runs at most; -1 for no bound."""
+        return self._settings.bounds.max_epochs
+
+    @property
+    def max_steps(self) -> int:
+        """Optimizer steps that a fit takes at most; -1 for no bound."""
+        return self._settings.bounds.max_steps
+
+    @property
+    def callback_metrics(self) -> Mapping[str, torch.Tensor]:
+        """The newest value of everything logged in this run, over all ranks as of the last reduction."""
+        return {} if self._context is None else self._context.results.metrics()
+
+    @property
+    def progress_bar_metrics(self) -> Mapping[str, torch.Tensor]:
+        """The newest value of what was logged with ``prog_bar=True``; a step's value is this rank's own."""
+        return {} if self._context is None else self._context.results.progress_bar()
+
+    @property
+    def model(self) -> Module | None:
+        """The module of the last run."""
+        return self._module
+
+    lightning_module = model
+
+    @property
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        """What configure_optimizers returned for the fit."""
+        return [] if self._fitted is None else self._fitted.optimizers
+
+    @property
+    def num_training_batches(self) -> int | None:
+        """Steps of an epoch on each rank; None where the loader has no length."""
+        return None if self._fitted is None else self._fitted.num_training_batches
+
+    @property
+    def default_root_dir(self) -> str:
+        """Where files go when nobody says otherwise."""
+        return self._settings.default_root_dir
+
+    @property
+    def log_dir(self) -> str:
+        """Where logs go: there are no loggers yet, so the root."""
+        return self._settings.default_root_dir
+
+    @property
+    def logger(self) -> Any:
+        """The first logger, or None."""
+        return self.loggers[0] if self.loggers else None
+
+    @property
+    def strategy(self) -> Strategy:
+        """The parallel algorithm that this run has, with its accelerator, precision and collectives.
+
+        Raises:
+            TrainerError [trainer.no-run]: nothing is running.
+        """
+        if self._context is None:
+            raise no_run("strategy")
+        return self._context.strategy
+
+    @property
+    def collectives(self) -> Collectives:
+        """Communication over all ranks of this run; of one rank too.
+
+        Raises:
+            TrainerError [trainer.no-run]: nothing is running.
+        """
+        return self.strategy.collectives
+
+    @property
+    def datamodule(self) -> DataModule | None:
+        """The data module of this run."""
+        return None if self._context is None else self._context.datamodule
+
+    @property
+    def lr_scheduler_configs(self) -> list[Scheduled]:
+        """The schedulers of the fit, each with when it steps."""
+        return [] if self._fitted is None else self._fitted.schedulers
+
+    def _is_in(self, *phases: str) -> bool:
+        return self._is_live and self._context is not None and self._context.phase in phases
+
+    @property
+    def training(self) -> bool:
+        """Whether steps are taken now."""
+        return self._is_in("train")
+
+    @property
+    def validating(self) -> bool:
+        """Whether the validation loop runs now, in a fit or by itself."""
+        return self._is_in("validation")
+
+    @property
+    def testing(self) -> bool:
+        """Whether the test loop runs now."""
+        return self._is_in("test")
+
+    @property
+    def predicting(self) -> bool:
+        """Whether the prediction loop runs now."""
+        return self._is_in("predict")
+
+    @property
+    def evaluating(self) -> bool:
+        """Whether the validation or the test loop runs now."""
+        return self._is_in("validation", "test")
+
+    @property
+    def sanity_checking(self) -> bool:
+        """Whether the few validation batches before a fit run now."""
+        return self._is_in("sanity")
+
+
+def no_run(what: str) -> TrainerError:
+    """Return the error for what only a run has."""
+    return TrainerError(
+        "trainer.no-run",
+        f"trainer.{what} before any run",
+        because="only a run has weights on a device, an optimizer and counters",
+        hint="use it in a hook, or after fit",
+    )
