@@ -18,7 +18,8 @@ def module(**methods) -> dt.Module:
         ("validation_epoch_end", "module.hook-name", "on_validation_epoch_end"),
         ("trainning_step", "module.hook-name", "training_step"),
         ("configure_optimizer", "module.hook-name", "configure_optimizers"),
-        ("optimizer_step", "module.hook-later", "training_step"),
+        ("on_validation_model_evals", "module.hook-name", "on_validation_model_eval"),
+        ("optimizer_step", "module.hook-arguments", "optimizer_closure"),
     ],
 )
 def test_a_method_that_nothing_would_call_is_an_error_with_the_nearest(name, code, nearest) -> None:

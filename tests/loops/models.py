@@ -62,7 +62,15 @@ def loader(num_samples: int = 39, batch_size: int = 4, *, shuffle: bool = False,
 
 def quiet(**kwargs: Any) -> dt.Trainer:
     """Return a trainer without progress."""
-    return dt.Trainer(**{"accelerator": "cpu", "devices": 1, "enable_progress_bar": False, **kwargs})
+    return dt.Trainer(
+        **{
+            "accelerator": "cpu",
+            "devices": 1,
+            "enable_progress_bar": False,
+            "num_sanity_val_steps": 0,
+            **kwargs,
+        }
+    )
 
 
 class Noisy(Dataset):

@@ -26,7 +26,11 @@ class Recorder(dt.Callback):
 def test_hooks_come_in_the_documented_order(tmp_path: Path) -> None:
     calls: list[str] = []
     trainer = quiet(
-        max_epochs=1, limit_train_batches=1, limit_val_batches=1, callbacks=[Recorder("c", calls)]
+        max_epochs=1,
+        limit_train_batches=1,
+        limit_val_batches=1,
+        num_sanity_val_steps=1,
+        callbacks=[Recorder("c", calls)],
     )
     module = Regression()
     for name, hook in HOOKS.items():
@@ -37,9 +41,20 @@ def test_hooks_come_in_the_documented_order(tmp_path: Path) -> None:
     trainer.save_checkpoint(tmp_path / "a.ckpt")
 
     names = [call[2:] for call in calls if call.startswith("c ")]
+    validation = [
+        "on_validation_start",
+        "on_validation_epoch_start",
+        "on_validation_batch_start",
+        "on_validation_batch_end",
+        "on_validation_epoch_end",
+        "on_validation_end",
+    ]
     assert names == [
         "setup",
         "on_fit_start",
+        "on_sanity_check_start",
+        *validation,
+        "on_sanity_check_end",
         "on_train_start",
         "on_train_epoch_start",
         "on_train_batch_start",
@@ -48,19 +63,19 @@ def test_hooks_come_in_the_documented_order(tmp_path: Path) -> None:
         "on_after_backward",
         "on_before_optimizer_step",
         "on_train_batch_end",
-        "on_validation_start",
-        "on_validation_epoch_start",
-        "on_validation_batch_start",
-        "on_validation_batch_end",
-        "on_validation_epoch_end",
-        "on_validation_end",
+        *validation,
         "on_train_epoch_end",
         "on_train_end",
         "on_fit_end",
         "teardown",
         "on_save_checkpoint",
     ]
-    assert calls == [f"{label} {name}" for name in names for label in ("c", "m")]
+    both = [f"{label} {name}" for name in names for label in ("c", "m")]
+    assert calls == [
+        call
+        for call in both
+        if call[2:] not in ("on_sanity_check_start", "on_sanity_check_end") or call[0] == "c"
+    ]
 
 
 def test_steps_and_epochs_bound_a_fit() -> None:
@@ -259,3 +274,210 @@ def test_bf16_mixed_trains_with_float32_parameters() -> None:
     result = quiet(max_epochs=1, precision="bf16-mixed").fit(module, loader())
     assert module.dtype is torch.float32
     assert 0 < result.metrics["loss_epoch"] < 10
+
+
+class Evaluated(Regression):
+    """Notes where validations and steps come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Any] = []
+
+    def training_step(self, batch, batch_idx):
+        self.seen.append(batch_idx)
+        return super().training_step(batch, batch_idx)
+
+    def validation_step(self, batch, batch_idx):
+        self.seen.append("v")
+        self.seen_grad = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+        self.log("val", self.loss(batch))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"val_check_interval": 2}, [0, 1, "v", 2, 3, "v", 4, 0, 1, "v", 2, 3, "v", 4]),
+        ({"val_check_interval": 0.2}, [0, "v", 1, "v", 2, "v", 3, "v", 4, "v"] * 2),
+        ({"val_check_interval": 5}, [0, 1, 2, 3, 4, "v"] * 2),
+        (
+            {"val_check_interval": 4, "check_val_every_n_epoch": None},
+            [0, 1, 2, 3, "v", 4, 0, 1, 2, "v", 3, 4],
+        ),
+        ({"val_check_interval": 2, "check_val_every_n_epoch": 2}, [0, 1, 2, 3, 4, 0, 1, "v", 2, 3, "v", 4]),
+        ({}, [0, 1, 2, 3, 4, "v"] * 2),
+    ],
+)
+def test_validations_come_when_they_are_asked_for(given: dict, expected: list) -> None:
+    module = Evaluated()
+    quiet(max_epochs=2, **given).fit(module, loader(20), loader(4))
+    assert module.seen == expected
+
+
+def test_an_interval_that_never_comes_is_an_error() -> None:
+    for interval, data in ((6, loader(20)), (0.5, DataLoader(Shuffled(), 2))):
+        with pytest.raises(dt.DataError, match=r"data.val-interval"):
+            quiet(max_epochs=1, val_check_interval=interval).fit(Evaluated(), data, loader(4))
+
+
+def test_a_sanity_check_comes_first_and_leaves_no_trace() -> None:
+    plain, checked = Evaluated(), Evaluated()
+    torch.manual_seed(0)
+    expected = torch.rand(1)
+    for module, steps in ((plain, 0), (checked, 2)):
+        torch.manual_seed(0)
+        phases: list[bool] = []
+
+        class Phases(dt.Callback):
+            def on_validation_start(self, trainer, module, phases=phases):
+                phases.append(trainer.sanity_checking)
+
+        trainer = quiet(max_epochs=1, num_sanity_val_steps=steps, callbacks=Phases())
+        result = trainer.fit(module, loader(8), loader(20))
+        assert torch.rand(1) == expected
+        assert set(result.metrics) == {"loss_step", "loss_epoch", "loss", "val"}
+        assert phases == ([True, False] if steps else [False])
+    assert checked.seen == ["v", "v", *plain.seen]
+    module = Evaluated()
+    quiet(max_epochs=0, num_sanity_val_steps=-1).fit(module, loader(8), loader(20))
+    assert module.seen == ["v"] * 5
+
+
+def test_a_fast_run_takes_a_few_batches_of_everything() -> None:
+    for wanted, count in ((True, 1), (3, 3)):
+        module = Evaluated()
+        result = quiet(fast_dev_run=wanted, max_epochs=9).fit(module, loader(), loader())
+        assert module.seen == [*range(count), *["v"] * count]
+        assert (result.steps, result.checkpoint_path) == (count, None)
+
+
+def test_overfitting_reads_the_same_batches_again_and_validates_on_them() -> None:
+    module, batches = Evaluated(), []
+
+    class Notes(dt.Callback):
+        def on_train_batch_start(self, trainer, module, batch, batch_idx):
+            batches.append(batch[0][:, 0].tolist())
+
+        def on_validation_batch_start(self, trainer, module, batch, batch_idx, dataloader_idx=0):
+            batches.append(batch[0][:, 0].tolist())
+
+    trainer = quiet(overfit_batches=2, max_epochs=2, callbacks=Notes())
+    trainer.fit(module, loader(20, shuffle=True), loader(20))
+    assert batches[:2] == batches[2:4] == batches[4:6] == batches[6:8]
+    assert batches[0] != batches[1]
+
+
+def test_loaders_are_made_anew_every_n_epochs() -> None:
+    class Makes(Regression):
+        made = 0
+
+        def train_dataloader(self):
+            self.made += 1
+            return loader(4 * self.made)
+
+    module = Makes()
+    assert quiet(max_epochs=5, reload_dataloaders_every_n_epochs=2).fit(module).steps == 1 + 1 + 2 + 2 + 3
+    assert module.made == 3
+    assert quiet(max_epochs=2).fit(module).steps == 8
+
+
+@pytest.mark.parametrize("inference_mode", [True, False])
+def test_evaluation_is_without_gradients(inference_mode: bool) -> None:
+    module = Evaluated()
+    quiet(inference_mode=inference_mode).validate(module, loader(4))
+    assert module.seen_grad == (False, inference_mode)
+
+
+def test_torchs_switches_hold_during_a_run() -> None:
+    class Looks(Regression):
+        def training_step(self, batch, batch_idx):
+            self.found = torch.is_anomaly_enabled(), torch.backends.cudnn.benchmark
+            return super().training_step(batch, batch_idx)
+
+    module = Looks()
+    quiet(max_steps=1, detect_anomaly=True, benchmark=True).fit(module, loader())
+    assert module.found == (True, True)
+    assert (torch.is_anomaly_enabled(), torch.backends.cudnn.benchmark) == (False, False)
+
+
+class Transfers(Regression):
+    """Moves batches itself, in three hooks."""
+
+    def on_before_batch_transfer(self, batch, dataloader_idx):
+        return (*batch, "before")
+
+    def transfer_batch_to_device(self, batch, device, dataloader_idx):
+        assert device == torch.device("cpu")
+        return [*super().transfer_batch_to_device(batch, device, dataloader_idx), "moved"]
+
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        assert batch[2:] == ["before", "moved"]
+        return [*batch[:2], dataloader_idx]
+
+    def loss(self, batch):
+        self.last = batch[2]
+        return super().loss(batch[:2])
+
+    def predict_step(self, batch, batch_idx, dataloader_idx=0):
+        return batch[2]
+
+
+def test_batches_are_moved_by_the_modules_hooks_and_the_data_modules_win() -> None:
+    module = Transfers()
+    quiet(max_steps=2).fit(module, loader(), loader(8))
+    assert module.last == 0
+    assert quiet().predict(module, [loader(4), loader(4)]) == [[0], [1]]
+
+    class Data(dt.DataModule):
+        def predict_dataloader(self):
+            return loader(4)
+
+        def on_after_batch_transfer(self, batch, dataloader_idx):
+            return [*batch[:2], "data module"]
+
+    assert quiet().predict(module, datamodule=Data()) == ["data module"]
+
+
+class OwnModes(Regression):
+    """Sets its own mode for each evaluation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+        for name in ("on_validation_model_zero_grad", *MODES):
+            vars(self)[name] = lambda name=name: self.calls.append(name)
+
+
+MODES = [
+    f"on_{stage}_model_{mode}" for stage in ("validation", "test", "predict") for mode in ("eval", "train")
+]
+
+
+def test_a_module_may_set_its_modes_itself() -> None:
+    module, trainer = OwnModes(), quiet(max_epochs=1)
+    trainer.fit(module, loader(8), loader(8))
+    trainer.test(module, loader(8))
+    trainer.predict(module, loader(8))
+    assert module.calls == ["on_validation_model_zero_grad", *MODES]
+
+
+def test_a_module_brings_callbacks_and_makes_its_layers_late() -> None:
+    class Late(Regression):
+        def __init__(self) -> None:
+            super().__init__()
+            self.late = None
+
+        def configure_model(self):
+            if self.late is None:
+                self.late = torch.nn.Linear(1, 1)
+
+        def forward(self, x):
+            return self.late(super().forward(x))
+
+        def configure_callbacks(self):
+            return [Stops(3)]
+
+    module = Late()
+    trainer = quiet(max_epochs=1, callbacks=[Stops(7)])
+    assert trainer.fit(module, loader()).steps == 3
+    assert [one.at for one in trainer.callbacks] == [3]
+    assert trainer.fit(Regression(), loader()).steps == 7

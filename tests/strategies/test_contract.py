@@ -49,11 +49,23 @@ def test_a_step_trains_and_the_module_stays_the_users(strategy: Strategy) -> Non
 
     strategy.backward(strategy.training_step(torch.ones(3, 2)))
     assert module.weight.grad.tolist() == [[3.0, 3.0]]
-    strategy.optimizer_step(optimizer)
+    assert strategy.unscale(optimizer)
+    optimizer.step()
 
     torch.testing.assert_close(module.weight.detach(), before - 0.3)
     strategy.teardown(module)
     assert list(module.state_dict()) == names
+
+
+@pytest.mark.parametrize(("algorithm", "expected"), [("norm", [0.6, 0.8]), ("value", [1.0, 1.0])])
+def test_gradients_are_clipped(strategy: Strategy, algorithm: str, expected: list[float]) -> None:
+    module = torch.nn.Linear(2, 1, bias=False)
+    strategy.setup(module, lambda x: module(x).sum(), one_backward=False)
+    with strategy.no_sync():
+        strategy.backward(strategy.training_step(torch.tensor([[3.0, 4.0]])))
+    strategy.combine_gradients(late=True)
+    strategy.clip_gradients(torch.optim.SGD(module.parameters(), lr=0.1), 1.0, algorithm)
+    torch.testing.assert_close(module.weight.grad, torch.tensor([expected]))
 
 
 def test_states_go_round(strategy: Strategy) -> None:

@@ -80,6 +80,14 @@ class Callback:
         """After each step; counters and step schedulers have moved."""
 
     @unused
+    def on_sanity_check_start(self, trainer: Run, module: Module) -> None:
+        """Before the few validation batches that come before a fit."""
+
+    @unused
+    def on_sanity_check_end(self, trainer: Run, module: Module) -> None:
+        """After them; what they logged is forgotten."""
+
+    @unused
     def on_validation_start(self, trainer: Run, module: Module) -> None:
         """Before the first batch that ``validate`` runs; the module is in eval mode."""
 

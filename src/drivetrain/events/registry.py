@@ -7,8 +7,8 @@ import inspect
 from collections.abc import Iterable
 
 from drivetrain.base.errors import ModuleError
-from drivetrain.events.hook import is_unused
-from drivetrain.events.table import GONE, HOOKS, LATER, STEPS
+from drivetrain.events.hook import Hook, is_unused
+from drivetrain.events.table import GONE, HOOKS, OVERRIDES, STEPS
 
 _CLOSE = 0.8
 
@@ -18,25 +18,18 @@ def check_hooks(thing: object, base: type) -> None:
 
     Raises:
         ModuleError [module.hook-name]: a name close to a hook's, or a hook of an earlier library.
-        ModuleError [module.hook-later]: a known name that this release does not call.
         ModuleError [module.hook-arguments]: a hook that takes other arguments than it will get.
     """
     is_module = hasattr(base, "training_step")
     for name in _own_names(thing, base):
         if name in GONE:
             raise _unknown(thing, name, GONE[name], "it was removed; nothing calls it")
-        if name in LATER and is_module:
-            raise ModuleError(
-                "module.hook-later",
-                f"{type(thing).__name__}.{name} would not be called",
-                values={"class": type(thing).__qualname__, "method": name},
-                because="this release does not have that hook yet",
-                hint="remove it, or put its work into training_step or one of the on_* hooks",
-            )
         if name in HOOKS:
-            _check_arguments(thing, name, with_trainer=not is_module)
+            _check_arguments(thing, name, HOOKS[name], with_trainer=not is_module)
+        elif name in OVERRIDES and is_module:
+            _check_arguments(thing, name, OVERRIDES[name], with_trainer=False)
         elif name.startswith("on_") or name in _misspelt(base):
-            close = difflib.get_close_matches(name, (*HOOKS, *STEPS), n=1, cutoff=_CLOSE)
+            close = difflib.get_close_matches(name, (*HOOKS, *OVERRIDES, *STEPS), n=1, cutoff=_CLOSE)
             if close:
                 raise _unknown(thing, name, close[0], "no hook has that name, so nothing would call it")
 
@@ -50,7 +43,9 @@ def _own_names(thing: object, base: type) -> Iterable[str]:
         for name in vars(kind)
     }
     own = sorted(
-        name for name in names if not name.startswith("_") and (name not in inherited or name in HOOKS)
+        name
+        for name in names
+        if not name.startswith("_") and (name not in inherited or name in HOOKS or name in OVERRIDES)
     )
     return [
         name
@@ -88,8 +83,8 @@ def _unknown(thing: object, name: str, nearest: str, because: str) -> ModuleErro
     )
 
 
-def _check_arguments(thing: object, name: str, *, with_trainer: bool) -> None:
-    wanted = (*(("trainer", "module") if with_trainer else ()), *HOOKS[name].arguments)
+def _check_arguments(thing: object, name: str, hook: Hook, *, with_trainer: bool) -> None:
+    wanted = (*(("trainer", "module") if with_trainer else ()), *hook.arguments)
     try:
         signature = inspect.signature(getattr(thing, name))
     except (TypeError, ValueError):  # a builtin without a signature is called as it is

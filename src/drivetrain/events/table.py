@@ -45,7 +45,13 @@ HOOKS: dict[str, Hook] = {
             "after each step; counters and step schedulers have moved",
             ("outputs", "batch", "batch_idx"),
         ),
+        Hook(
+            "on_sanity_check_start",
+            "before the few validation batches that come before a fit",
+            on_module=False,
+        ),
         *_around("validation", _EVALUATIONS["validation"]),
+        Hook("on_sanity_check_end", "after them; what they logged is forgotten", on_module=False),
         Hook(
             "on_train_epoch_end", "after the epoch's last batch and its validation; epoch values are reduced"
         ),
@@ -72,28 +78,50 @@ HOOKS: dict[str, Hook] = {
 STEPS = ("training_step", "validation_step", "test_step", "predict_step", "configure_optimizers")
 """What a module implements beside hooks."""
 
-LATER = (
-    "backward",
-    "configure_callbacks",
-    "configure_gradient_clipping",
-    "configure_model",
-    "configure_sharded_model",
-    "lr_scheduler_step",
-    "on_after_batch_transfer",
-    "on_before_batch_transfer",
-    "on_predict_model_eval",
-    "on_sanity_check_end",
-    "on_sanity_check_start",
-    "on_test_model_eval",
-    "on_test_model_train",
-    "on_validation_model_eval",
-    "on_validation_model_train",
-    "on_validation_model_zero_grad",
-    "optimizer_step",
-    "optimizer_zero_grad",
-    "transfer_batch_to_device",
-)
-"""Known names that this release does not call. Overriding one is an error, not a silent nothing."""
+OVERRIDES: dict[str, Hook] = {
+    hook.name: hook
+    for hook in (
+        Hook(
+            "configure_callbacks", "once a run, before it: more callbacks, which replace those of their class"
+        ),
+        Hook("configure_model", "on every rank, after setup and before the module moves: makes large layers"),
+        Hook(
+            "on_before_batch_transfer",
+            "returns the batch that is to be moved; also of a data module",
+            ("batch", "dataloader_idx"),
+        ),
+        Hook(
+            "transfer_batch_to_device",
+            "returns the batch on the device; also of a data module",
+            ("batch", "device", "dataloader_idx"),
+        ),
+        Hook(
+            "on_after_batch_transfer",
+            "returns the batch that the step gets; also of a data module",
+            ("batch", "dataloader_idx"),
+        ),
+        Hook("backward", "computes gradients", ("loss",)),
+        Hook("optimizer_zero_grad", "clears gradients", ("epoch", "batch_idx", "optimizer")),
+        Hook(
+            "configure_gradient_clipping",
+            "clips gradients, with what the Trainer was told",
+            ("optimizer", "gradient_clip_val", "gradient_clip_algorithm"),
+        ),
+        Hook(
+            "optimizer_step",
+            "changes the parameters; must call the closure, which computes the gradients first",
+            ("epoch", "batch_idx", "optimizer", "optimizer_closure"),
+        ),
+        Hook("lr_scheduler_step", "steps a scheduler", ("scheduler", "metric")),
+        Hook("on_validation_model_zero_grad", "before a validation inside fit: nothing, unless overridden"),
+        *(
+            Hook(f"on_{stage}_model_{mode}", f"puts the module into {mode} mode {when} the {stage} loop")
+            for stage in ("validation", "test", "predict")
+            for mode, when in (("eval", "before"), ("train", "after"))
+        ),
+    )
+}
+"""What a run does itself unless the module overrides it; the arguments are what an override gets."""
 
 GONE = {
     "on_epoch_end": "on_train_epoch_end or on_validation_epoch_end",

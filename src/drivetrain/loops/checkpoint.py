@@ -8,6 +8,7 @@ from typing import Any
 
 from drivetrain._version import __version__
 from drivetrain.base.errors import CheckpointError
+from drivetrain.loops import pending
 from drivetrain.loops.context import Context
 from drivetrain.modules.hyperparameters import split_plain
 from drivetrain.modules.module import load_weights
@@ -52,25 +53,32 @@ def _training_state(context: Context, *, is_live: bool) -> dict[str, Any]:
         "loops": {
             "fit": {
                 "progress": context.progress.state_dict(),
-                "logged": [logged for _, logged in everybody],
+                "logged": [one["logged"] for one in everybody],
+                "windows": [one["windows"] for one in everybody],
+                "window": [window.state_dict() for window in context.windows],
                 "metrics": context.results.metrics_state(),
                 "precision": strategy.precision.state_dict(),
             }
         },
         "callbacks": {key: state for key, state in states.items() if state},
         "datamodule": context.datamodule.state_dict() if context.datamodule is not None else {},
-        "rng": [rng for rng, _ in everybody],
+        "rng": [one["rng"] for one in everybody],
     }
 
 
 def gather_ranks(context: Context) -> None:
-    """Bring to rank 0 what each rank has of its own: random state, and what it logged in this epoch.
+    """Bring to rank 0 what each rank has of its own: random state, logged values, gradients not yet used.
 
     Collectives:
         one gather; every rank must call.
     """
     strategy = context.strategy
-    mine = ({**strategy.rng_state(), "epoch": context.epoch_rng}, context.results.state_dict())
+    rng = context.validation_rng or strategy.rng_state()
+    mine = {
+        "rng": {**rng, "epoch": context.epoch_rng},
+        "logged": context.results.state_dict(),
+        "windows": pending.state(context),
+    }
     if strategy.ranks.world_size == 1:
         context.of_ranks = [mine]
     else:
@@ -115,6 +123,7 @@ def restore_training(context: Context, checkpoint: Mapping[str, Any], path: obje
     for one, state in zip(context.schedulers, checkpoint["lr_schedulers"], strict=True):
         one.scheduler.load_state_dict(state)
     context.progress.load_state_dict(fit["progress"])
+    pending.restore(context, fit.get("window", []), fit.get("windows", []))
     strategy.precision.load_state_dict(dict(fit.get("precision", {})))
     _restore_logged(context, fit)
     for callback in context.callbacks:

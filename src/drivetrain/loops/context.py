@@ -8,12 +8,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from drivetrain.base.errors import ModuleError
 from drivetrain.base.where import HERE
 from drivetrain.events import Dispatcher, check_hooks, is_unused
-from drivetrain.loops.optimization import Scheduled
+from drivetrain.loops.optimization import Scheduled, Stepped
 from drivetrain.loops.progress import Progress
 from drivetrain.loops.results import Results
+from drivetrain.loops.window import Window
 from drivetrain.modules import DataModule, Module, Run
 from drivetrain.strategies.strategy import Strategy
 
@@ -31,6 +34,8 @@ class Context:
     stage: str
     """fit, validate, test or predict."""
     log_every_n_steps: int
+    inference_mode: bool
+    """Whether evaluation runs under torch.inference_mode; under torch.no_grad otherwise."""
     events: Dispatcher
     results: Results
     phase: str = ""
@@ -38,14 +43,26 @@ class Context:
     first_step: int = 0
     """Optimizer steps that had been taken when this run began."""
     progress: Progress = field(default_factory=Progress)
-    optimizers: list[Any] = field(default_factory=list)
+    stepped: list[Stepped] = field(default_factory=list)
+    """The optimizers, each with its name and clipping."""
     schedulers: list[Scheduled] = field(default_factory=list)
+    windows: list[Window] = field(default_factory=list)
+    """The accumulation windows, one for each set of optimizers that step together."""
+    validation_rng: dict[str, Any] | None = None
+    """This rank's random state before the validation that is going on."""
+    handles: list[Any] = field(default_factory=list)
+    """Hooks on the user's objects, which are taken off when the run ends."""
     num_training_batches: int | None = None
     """Steps of an epoch on this rank; None where the loader has no length."""
     epoch_rng: dict[str, Any] | None = None
     """This rank's random state before the epoch's first batch, where a loader has to be replayed."""
-    of_ranks: list[tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=list)
-    """Every rank's random state and logged values, on rank 0, as they were last gathered."""
+    of_ranks: list[dict[str, Any]] = field(default_factory=list)
+    """What every rank has of its own, on rank 0, as it was last gathered."""
+
+    @property
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        """The optimizers themselves."""
+        return [one.optimizer for one in self.stepped]
 
 
 def check_objects(module: Module, callbacks: Sequence[Any], callback_base: type) -> None:
@@ -88,15 +105,21 @@ def running(context: Context) -> Iterator[None]:
         if datamodule is not None and not is_unused(datamodule.setup):
             datamodule.setup(context.stage)
         context.events("setup", context.stage)
+        if not is_unused(module.configure_model):
+            module.configure_model()
         yield
         context.events("teardown", context.stage)
         if datamodule is not None and not is_unused(datamodule.teardown):
             datamodule.teardown(context.stage)
     except BaseException as error:
+        if datamodule is not None and not is_unused(datamodule.on_exception):
+            datamodule.on_exception(error)
         context.events("on_exception", error)
         raise
     finally:
-        module._recorder = None  # noqa: SLF001 - as above
+        module._recorder = module._stepper = None  # noqa: SLF001 - as above
+        for handle in context.handles:
+            handle.remove()
         context.strategy.teardown(module)
 
 
@@ -115,15 +138,23 @@ def _prepare(context: Context) -> None:
 
 
 @contextmanager
-def evaluating(module: Module) -> Iterator[None]:
-    """Put the module into eval mode, and every part of it back as it was."""
+def evaluating(context: Context, kind: str) -> Iterator[None]:
+    """Put the module into eval mode without gradients, and every part of it back as it was."""
+    module = context.module
     before = [(part, part.training) for part in module.modules()]
-    module.eval()
+    to_eval, to_train = (getattr(module, f"on_{kind}_model_{mode}") for mode in ("eval", "train"))
+    if is_unused(to_eval):
+        module.eval()
+    else:
+        to_eval()
     try:
-        yield
+        with torch.inference_mode() if context.inference_mode else torch.no_grad():
+            yield
     finally:
         for part, mode in before:
             part.training = mode
+        if not is_unused(to_train):
+            to_train()
 
 
 def arguments_taken(step: Callable[..., Any], most: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from typing import Any, final
 
 import torch
@@ -12,6 +14,7 @@ from drivetrain.data import Feed
 from drivetrain.events import is_unused
 from drivetrain.loops.context import Context, arguments_taken, evaluating
 from drivetrain.loops.results import Part, Phase
+from drivetrain.loops.transfer import mover
 
 STEPS = {"validation": "validation_step", "test": "test_step"}
 
@@ -28,8 +31,13 @@ class EvaluationLoop:
         self._context, self._feeds, self._kind = context, feeds, kind
         self._step = evaluation_step(context, STEPS[kind], len(feeds))
 
-    def run(self) -> list[dict[str, torch.Tensor]]:
+    def run(
+        self, num_batches: int | None = None, when_done: Callable[[], None] | None = None
+    ) -> list[dict[str, torch.Tensor]]:
         """Return the reduced values of each loader, on every rank.
+
+        ``num_batches`` makes it a check of that many batches of each rank; ``when_done`` is called after
+        the last batch, before the hooks that may save.
 
         Collectives:
             one reduction of what was logged; every rank must call.
@@ -38,8 +46,9 @@ class EvaluationLoop:
         results = context.results
         whole: Phase = (f"{kind} epoch", 0)
         parts: dict[Phase, Part] = {}
-        before, context.phase = context.phase, kind
-        with evaluating(context.module), torch.no_grad():
+        before = context.phase
+        context.phase = before if before == "sanity" else kind
+        with evaluating(context, kind):
             results.enter(whole)
             context.events(f"on_{kind}_start")
             context.events(f"on_{kind}_epoch_start")
@@ -47,25 +56,27 @@ class EvaluationLoop:
                 phase: Phase = (kind, number)
                 results.enter(phase)
                 suffix = f"/dataloader_idx_{number}" if len(self._feeds) > 1 else ""
-                parts[phase] = Part(suffix, ran=self._one(feed, number))
+                parts[phase] = Part(suffix, ran=self._one(feed, number, num_batches))
             results.enter(whole)
             context.events(f"on_{kind}_epoch_end")
             found = results.reduce_epoch({**parts, whole: Part()})
+            if when_done is not None:
+                when_done()
             context.events(f"on_{kind}_end")
             late = results.reduce_epoch({whole: Part()})
         context.phase = before
         extra = {**found[whole], **late.get(whole, {})}
         return [{**found[phase], **extra} for phase in parts]
 
-    def _one(self, feed: Feed, number: int) -> bool:
+    def _one(self, feed: Feed, number: int, num_batches: int | None) -> bool:
         context, kind, step = self._context, self._kind, self._step
         starts = context.events.calls(f"on_{kind}_batch_start")
         ends = context.events.calls(f"on_{kind}_batch_end")
-        ran = False
-        for batch, share in feed.evaluation():
+        ran, move = False, mover(context, number)
+        for batch, share in itertools.islice(feed.evaluation(), num_batches):
             ran = True
             HERE.note(loader=number, batch=share.number)
-            moved = context.strategy.batch_to_device(batch)
+            moved = move(batch)
             context.results.at_batch(share.number, share.size)
             for call in starts:
                 call(moved, share.number, number)

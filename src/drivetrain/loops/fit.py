@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, final
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias, final
 
 import torch
 
@@ -13,40 +13,33 @@ from drivetrain.base.where import HERE
 from drivetrain.data import Feed, Share
 from drivetrain.events import is_unused
 from drivetrain.loops import checkpoint as checkpoints
-from drivetrain.loops.context import Context, arguments_taken
+from drivetrain.loops.context import Context
 from drivetrain.loops.evaluation import EvaluationLoop
 from drivetrain.loops.optimization import read_optimizers, step_schedulers
-from drivetrain.loops.output import read_loss
 from drivetrain.loops.results import TRAIN_EPOCH, TRAIN_STEP, Part
+from drivetrain.loops.settings import Settings
+from drivetrain.loops.stepping import AutomaticStepper, ManualStepper, Stepper, which_optimizer
+from drivetrain.loops.transfer import mover
 
-
-@dataclass(frozen=True)
-class Bounds:
-    """When a fit ends, and how often it validates; -1 is no bound."""
-
-    max_epochs: int = -1
-    min_epochs: int = 0
-    max_steps: int = -1
-    min_steps: int = 0
-    check_val_every_n_epoch: int = 1
+Loaded: TypeAlias = "tuple[Feed, EvaluationLoop | None]"
+"""The training data, and the validation on its data where there is one."""
 
 
 @final
 class FitLoop:
     """Trains; one object a fit and rank.
 
-    An epoch: its steps, its validation, on_train_epoch_end, epoch schedulers, then the callbacks
-    that save. A checkpoint is exact after a step's hooks and after an epoch's.
+    An epoch: its steps, with validations among or after them, on_train_epoch_end, epoch schedulers, then
+    the callbacks that save. A checkpoint is exact after a step's hooks, a validation's and an epoch's.
     """
 
-    def __init__(
-        self, context: Context, feed: Feed, validation: EvaluationLoop | None, bounds: Bounds
-    ) -> None:
-        self._context, self._feed, self._validation, self._bounds = context, feed, validation, bounds
+    def __init__(self, context: Context, settings: Settings, load: Callable[[], Loaded]) -> None:
+        self._context, self._settings, self._load = context, settings, load
+        self._bounds = settings.bounds
         self._results, self._strategy, self._progress = context.results, context.strategy, context.progress
         self._world_size = context.strategy.ranks.world_size
-        self._num_arguments = arguments_taken(context.module.training_step, 2)
-        self._has_step_schedulers = False
+        self._feed, self._validation = load()
+        self._stepper: Stepper
         self.stopped_early = False
 
     def run(self, checkpoint: Mapping[str, Any] | None, path: object) -> None:
@@ -55,6 +48,8 @@ class FitLoop:
         context.phase = "train"
         self._setup(checkpoint, path)
         context.events("on_fit_start")
+        if checkpoint is None:
+            self._check_sanity()
         self._results.enter(TRAIN_EPOCH)
         context.events("on_train_start")
         self._strategy.spread_rng()
@@ -64,6 +59,9 @@ class FitLoop:
             self._epoch()
             if progress.is_done:
                 progress.next_epoch()
+                self._reload()
+        if self._settings.accumulation.spans_epochs and not self.stopped_early:
+            self._stepper.finish()
         context.events("on_train_end")
         context.events("on_fit_end")
         self._strategy.optimizers_to_device(context.optimizers, torch.device("cpu"))
@@ -71,29 +69,42 @@ class FitLoop:
 
     def _setup(self, checkpoint: Mapping[str, Any] | None, path: object) -> None:
         context, module = self._context, self._context.module
-        for name, what in (
-            ("training_step", "the loss of a batch"),
-            ("configure_optimizers", "the optimizer"),
-        ):
-            if is_unused(getattr(module, name)):
-                raise ModuleError(
-                    "module.no-step",
-                    f"{type(module).__name__} has no {name}",
-                    values={"class": type(module).__qualname__},
-                    because=f"fit needs {what}",
-                    hint=f"write def {name}(self{', batch, batch_idx' if name == 'training_step' else ''})",
-                )
+        _check_module(module, self._settings)
         if not module.training:
             module.train()
-        self._strategy.setup(module, module.training_step)
+        is_automatic = module.automatic_optimization
+        one_backward = is_automatic and which_optimizer(module.training_step) is None
+        self._strategy.setup(module, module.training_step, one_backward=one_backward)
         if checkpoint is not None:
             checkpoints.restore_weights(context, checkpoint, path)
-        context.optimizers, context.schedulers = read_optimizers(module)
+        found = read_optimizers(module, self._settings.clipping)
+        context.stepped, context.schedulers = found.stepped, found.schedulers
+        if is_automatic:
+            self._stepper = AutomaticStepper(context, self._planned)
+        else:
+            self._stepper = ManualStepper(context)
+        context.windows = self._stepper.windows
+        module._stepper = self._stepper  # noqa: SLF001 - the run's side of it
         if checkpoint is not None:
             checkpoints.restore_training(context, checkpoint, path)
             self._strategy.optimizers_to_device(context.optimizers, self._strategy.device)
         context.first_step = self._progress.global_step
-        self._has_step_schedulers = any(one.interval == "step" for one in context.schedulers)
+
+    def _check_sanity(self) -> None:
+        """Run a few validation batches, so that a mistake there shows now and not after an epoch."""
+        num_batches, validation = self._settings.validation.num_sanity_steps, self._validation
+        if validation is None or num_batches == 0:
+            return
+        before = self._strategy.rng_state()
+        self._context.events("on_sanity_check_start")
+        HERE.note(stage="sanity check")
+        self._context.phase = "sanity"
+        validation.run(None if num_batches < 0 else num_batches)
+        self._context.phase = "train"
+        HERE.note(stage="fit")
+        self._context.events("on_sanity_check_end")
+        self._results.clear()
+        self._strategy.set_rng_state(before)
 
     def _is_over(self) -> bool:
         progress, bounds = self._progress, self._bounds
@@ -115,75 +126,140 @@ class FitLoop:
         self._context.run.should_stop = self.stopped_early = True
         return True
 
+    def _reload(self) -> None:
+        every = self._settings.reload_every_n_epochs
+        if every and self._progress.epoch % every == 0:
+            self._feed, self._validation = self._load()
+
     def _epoch(self) -> None:
         context, progress, results = self._context, self._progress, self._results
         HERE.note(stage="fit", epoch=progress.epoch)
         if not progress.is_started:
             results.enter(TRAIN_EPOCH)
+            context.run.accumulate_grad_batches = self._settings.accumulation.at(progress.epoch)
             context.events("on_train_epoch_start")
+            progress.accumulate = context.run.accumulate_grad_batches
             progress.is_started = True
         if not progress.is_trained:
             results.enter(TRAIN_STEP, in_step=True)
             progress.is_trained = self._steps()
         is_whole = progress.is_trained
-        is_due = (progress.epoch + 1) % self._bounds.check_val_every_n_epoch == 0
-        if self._validation is not None and is_due and not progress.is_validated:
-            HERE.note(stage="validate")
-            self._validation.run()
-            HERE.note(stage="fit")
-            progress.is_validated = is_whole
+        if self._is_due_after():
+            self._validate()
         results.reduce_epoch({TRAIN_STEP: Part()}, keep=not is_whole)
         results.enter(TRAIN_EPOCH)
         context.events.early("on_train_epoch_end")
         results.reduce_epoch({TRAIN_EPOCH: Part()})
-        if is_whole:
-            step_schedulers(context.schedulers, "epoch", progress.epoch + 1, results.metrics)
+        if is_whole and context.module.automatic_optimization:
+            step_schedulers(context, "epoch", progress.epoch + 1)
         progress.is_done = is_whole
         context.events.last("on_train_epoch_end")
+
+    def _is_due_after(self) -> bool:
+        """Whether the epoch's end asks for a validation that the steps have not brought."""
+        progress, wanted = self._progress, self._settings.validation
+        every = wanted.every_n_epochs
+        if self._validation is None or every is None or progress.validated_at == progress.seen:
+            return False
+        return _is_whole(wanted.interval) and (progress.epoch + 1) % every == 0
+
+    def _every_batches(self) -> int | None:
+        """Return how many batches lie between validations within the epoch; None for none within."""
+        wanted, total = self._settings.validation, self._context.num_training_batches
+        if self._validation is None or _is_whole(wanted.interval):
+            return None
+        if wanted.every_n_epochs is not None and (self._progress.epoch + 1) % wanted.every_n_epochs:
+            return None
+        if isinstance(wanted.interval, int):
+            if total is not None and wanted.every_n_epochs is not None and wanted.interval > total:
+                raise _beyond(wanted.interval, total)
+            return wanted.interval
+        if total is None:
+            raise _no_part(wanted.interval)
+        return max(1, int(total * wanted.interval))
+
+    def _validate(self) -> None:
+        context, progress, validation = self._context, self._progress, self._validation
+        assert validation is not None  # noqa: S101 - asked for only where there is one
+        HERE.note(stage="validate")
+        # A checkpoint that is taken within the validation runs it again, from the same random state.
+        context.validation_rng = self._strategy.rng_state()
+        if not is_unused(context.module.on_validation_model_zero_grad):
+            context.module.on_validation_model_zero_grad()
+
+        def is_done() -> None:
+            context.validation_rng, progress.validated_at = None, progress.seen
+
+        validation.run(when_done=is_done)
+        HERE.note(stage="fit")
+        self._results.enter(TRAIN_STEP, in_step=True)
+
+    def _planned(self, factor: int) -> int:
+        """Return how many of the coming batches, ``factor`` at most, one optimizer step takes."""
+        if factor == 1 or self._feed.num_batches is None or self._settings.accumulation.spans_epochs:
+            return factor
+        left = math.ceil((self._feed.num_batches - self._progress.batches) / self._world_size)
+        return max(1, min(factor, left))
 
     def _steps(self) -> bool:
         """Take the steps of an epoch that are left; return whether the epoch came to its end.
 
         This is the hot path: hooks were looked up before, and nothing reads a tensor's value.
         """
-        context, progress, results, strategy = self._context, self._progress, self._results, self._strategy
+        context, progress, results = self._context, self._progress, self._results
         starts = context.events.calls("on_train_batch_start")
         ends = context.events.calls("on_train_batch_end")
-        every, world_size, max_steps = context.log_every_n_steps, self._world_size, self._bounds.max_steps
-        take = self._step()
+        log_every, world_size, max_steps = context.log_every_n_steps, self._world_size, self._bounds.max_steps
+        num_batches, move = self._feed.num_batches, mover(context, 0)
+        every, is_total = self._every_batches(), self._settings.validation.every_n_epochs is None
+        context.run.accumulate_grad_batches = progress.accumulate
+        take = self._stepper.take(progress.accumulate)
         share = None
+        if every and self._is_due_within(every, is_total=is_total):
+            self._validate()  # the checkpoint that this run goes on from was taken right before it
         for batch, share in self._batches():
-            index = progress.steps
-            HERE.note(step=progress.global_step, batch=share.number)
-            moved = strategy.batch_to_device(batch)
-            results.at_batch(progress.global_step, share.size)
+            index, step = progress.steps, progress.global_step
+            HERE.note(step=step, batch=share.number)
+            moved = move(batch)
+            results.at_batch(step, share.size)
             if starts and any([call(moved, index) == -1 for call in starts]):  # noqa: C419 - every one is called
-                return True
+                break
             output = take(moved, index, share)
             progress.batches, progress.steps = share.consumed, index + 1
-            is_last = max_steps == progress.global_step or share.consumed == self._feed.num_batches
-            is_logging = progress.global_step % every == 0 or is_last
+            progress.seen += 1
+            is_last = max_steps == progress.global_step or share.consumed == num_batches
+            is_logging = (progress.global_step % log_every == 0 and progress.global_step != step) or is_last
             if is_logging and world_size > 1:
                 results.reduce_step()
             for call in ends:
                 call(output, moved, index)
+            if every and self._is_due_within(every, is_total=is_total):
+                self._validate()
             if is_last or ((is_logging or world_size == 1) and self._wants_stop()):
-                return share.consumed == self._feed.num_batches
+                return share.consumed == num_batches
         if share is None and not progress.batches:
             raise _nothing_read(self._feed)
+        if not self._settings.accumulation.spans_epochs:
+            self._stepper.finish()
         return True
+
+    def _is_due_within(self, every: int, *, is_total: bool) -> bool:
+        progress = self._progress
+        count = progress.seen if is_total else progress.steps
+        return count > 0 and count % every == 0 and progress.validated_at != progress.seen
 
     def _batches(self) -> Iterator[tuple[Any, Share]]:
         """Return this epoch's batches from where the run stands, without a trace in the random state."""
         context, progress, strategy = self._context, self._progress, self._strategy
+        epoch = 0 if self._settings.overfit else progress.epoch
         if not self._feed.replays:
-            return self._feed.training(progress.epoch, progress.batches)
+            return self._feed.training(epoch, progress.batches)
         now = strategy.rng_state()
         if progress.batches == 0 or context.epoch_rng is None:
             context.epoch_rng = now
-            return self._feed.training(progress.epoch, progress.batches)
+            return self._feed.training(epoch, progress.batches)
         strategy.set_rng_state(context.epoch_rng)
-        batches = self._feed.training(progress.epoch, progress.batches)
+        batches = self._feed.training(epoch, progress.batches)
         strategy.set_rng_state(now)
         return batches
 
@@ -191,47 +267,63 @@ class FitLoop:
         # One rank needs no talk about it, so the common case is one attribute.
         return (self._world_size > 1 or bool(self._context.run.should_stop)) and self._stops()
 
-    def _step(self) -> Any:
-        """Return the function that takes one step, with everything that it uses at hand."""
-        context, progress, strategy, world_size = (
-            self._context,
-            self._progress,
-            self._strategy,
-            self._world_size,
-        )
-        optimizer, module, num_arguments = context.optimizers[0], context.module, self._num_arguments
-        calls = context.events.calls
-        before_zero, before_backward, after_backward, before_step = map(
-            calls,
-            ("on_before_zero_grad", "on_before_backward", "on_after_backward", "on_before_optimizer_step"),
-        )
-        training_step, has_step_schedulers = strategy.training_step, self._has_step_schedulers
 
-        def take(batch: Any, index: int, share: Share) -> Any:
-            output = training_step(batch, index) if num_arguments > 1 else training_step(batch)
-            loss = read_loss(output, module, world_size)
-            if loss is None:
-                return None
-            if share.weight != 1.0:
-                loss = loss * share.weight
-            for call in before_zero:
-                call(optimizer)
-            optimizer.zero_grad()
-            for call in before_backward:
-                call(loss)
-            strategy.backward(loss)
-            for call in after_backward:
-                call()
-            for call in before_step:
-                call(optimizer)
-            strategy.optimizer_step(optimizer)
-            progress.global_step += 1
-            progress.samples += share.total
-            if has_step_schedulers:
-                step_schedulers(context.schedulers, "step", progress.global_step, self._results.metrics)
-            return output
+def _is_whole(interval: float) -> bool:
+    """Whether validations come after whole epochs; 1 is after every batch."""
+    return type(interval) is float and interval == 1.0
 
-        return take
+
+def _check_module(module: Any, settings: Settings) -> None:
+    """Refuse a module that cannot be trained as it is told to.
+
+    Raises:
+        ModuleError [module.no-step]: it has no training_step, or no configure_optimizers.
+        ModuleError [module.manual]: what the Trainer would do in the steps, with manual optimization.
+    """
+    for name, what in (("training_step", "the loss of a batch"), ("configure_optimizers", "the optimizer")):
+        if is_unused(getattr(module, name)) and (name == "training_step" or module.automatic_optimization):
+            raise ModuleError(
+                "module.no-step",
+                f"{type(module).__name__} has no {name}",
+                values={"class": type(module).__qualname__},
+                because=f"fit needs {what}",
+                hint=f"write def {name}(self{', batch, batch_idx' if name == 'training_step' else ''})",
+            )
+    said = {
+        "gradient_clip_val": settings.clipping.val,
+        "accumulate_grad_batches": None
+        if settings.accumulation.by_epoch == {0: 1}
+        else dict(settings.accumulation.by_epoch),
+    }
+    wrong = {name: value for name, value in said.items() if value is not None}
+    if not module.automatic_optimization and wrong:
+        raise ModuleError(
+            "module.manual",
+            f"{type(module).__name__} optimizes by hand, and the Trainer is told {', '.join(wrong)}",
+            values={"automatic_optimization": False, **wrong},
+            because="in manual optimization training_step decides when gradients are clipped and used",
+            hint="leave them out, and call self.clip_gradients and optimizer.step in training_step",
+        )
+
+
+def _beyond(interval: int, total: int) -> DataError:
+    return DataError(
+        "data.val-interval",
+        f"val_check_interval={interval} batches, and an epoch has {total}",
+        values={"val_check_interval": interval, "batches": total, "check_val_every_n_epoch": 1},
+        because="counted anew in each epoch, it would never come",
+        hint="pass check_val_every_n_epoch=None, which counts over epochs' ends",
+    )
+
+
+def _no_part(interval: float) -> DataError:
+    return DataError(
+        "data.val-interval",
+        f"val_check_interval={interval} of an epoch whose length nobody knows",
+        values={"val_check_interval": interval},
+        because="a part needs a whole",
+        hint="pass an int: batches between validations",
+    )
 
 
 def _nothing_read(feed: Feed) -> DataError:

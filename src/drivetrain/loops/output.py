@@ -25,6 +25,26 @@ def read_loss(output: Any, module: object, world_size: int) -> torch.Tensor | No
     raise _bad(output, loss, module, world_size)
 
 
+def read_weight(output: Any) -> Any:
+    """Return what a step's loss counts in a mean over several: a number or scalar tensor, or None.
+
+    Raises:
+        ModuleError [module.step-weight]: it is something else.
+    """
+    weight = output.get("weight") if isinstance(output, Mapping) else None
+    if weight is None or (isinstance(weight, (int, float)) and weight >= 0):
+        return weight
+    if isinstance(weight, torch.Tensor) and weight.numel() == 1:
+        return weight.reshape(())
+    raise ModuleError(
+        "module.step-weight",
+        f"training_step returned a weight that is {show(weight)}",
+        values={"weight": weight},
+        because="a weight is a number of 0 or more, or a tensor with one element: tokens, samples",
+        hint="return {'loss': loss, 'weight': mask.sum()}",
+    )
+
+
 def _bad(output: Any, loss: Any, module: object, world_size: int) -> ModuleError:
     if output is None:
         received, hint = (

@@ -11,6 +11,7 @@ from drivetrain.base.where import HERE
 from drivetrain.data import Feed
 from drivetrain.loops.context import Context, evaluating
 from drivetrain.loops.evaluation import evaluation_step
+from drivetrain.loops.transfer import mover
 
 
 @final
@@ -30,7 +31,7 @@ class PredictionLoop:
         context = self._context
         found = []
         context.phase = "predict"
-        with evaluating(context.module), torch.no_grad():
+        with evaluating(context, "predict"):
             context.events("on_predict_start")
             context.events("on_predict_epoch_start")
             for number, feed in enumerate(self._feeds):
@@ -44,10 +45,10 @@ class PredictionLoop:
         context = self._context
         starts = context.events.calls("on_predict_batch_start")
         ends = context.events.calls("on_predict_batch_end")
-        outputs = []
+        outputs, move = [], mover(context, number)
         for batch, share in feed.evaluation():
             HERE.note(loader=number, batch=share.number)
-            moved = context.strategy.batch_to_device(batch)
+            moved = move(batch)
             for call in starts:
                 call(moved, share.number, number)
             output = self._step(moved, share.number, number)

@@ -21,12 +21,16 @@ class Progress:
     """Steps of this epoch, those that were left out included: the next step's ``batch_idx``."""
     samples: int = 0
     """Samples that the steps of all epochs saw, over all ranks."""
+    accumulate: int = 1
+    """Batches that an optimizer step takes in this epoch."""
+    seen: int = 0
+    """Steps of all epochs, those that were left out included."""
+    validated_at: int = -1
+    """What ``seen`` was when the last validation was run."""
     is_started: bool = False
     """Whether on_train_epoch_start was called in this epoch."""
     is_trained: bool = False
     """Whether the epoch's last step was taken."""
-    is_validated: bool = False
-    """Whether the epoch's validation was run."""
     is_done: bool = False
     """Whether all of the epoch's hooks but the last were called, and its schedulers stepped."""
 
@@ -34,7 +38,7 @@ class Progress:
         """Begin the next epoch."""
         self.epoch += 1
         self.batches = self.steps = 0
-        self.is_started = self.is_trained = self.is_validated = self.is_done = False
+        self.is_started = self.is_trained = self.is_done = False
 
     def state_dict(self) -> dict[str, Any]:
         """Return the counters as plain data."""

@@ -58,6 +58,12 @@ class Results:
                 if slot.on_step and slot.on_epoch:
                     self._metrics.pop(name, None)
 
+    def clear(self) -> None:
+        """Forget everything: what a check before the fit logged."""
+        self._slots.clear()
+        self._metrics.clear()
+        self._bar.clear()
+
     def at_batch(self, step: int, size: int) -> None:
         """Say how many samples the batch has that steps log about; 0 for a stand-in."""
         self._step, self._size = step, size

@@ -4,15 +4,53 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from drivetrain.base.errors import TrainerError
 from drivetrain.data import check_limit
-from drivetrain.loops.fit import Bounds
+from drivetrain.loops.optimization import Clipping
 
 _DEFAULT_EPOCHS = 1000
 """Epochs when neither ``max_epochs`` nor ``max_steps`` bounds a fit: what users of such Trainers know."""
+
+KINDS = ("train", "val", "test", "predict")
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """When a fit ends; -1 is no bound."""
+
+    max_epochs: int = -1
+    min_epochs: int = 0
+    max_steps: int = -1
+    min_steps: int = 0
+
+
+@dataclass(frozen=True)
+class Accumulation:
+    """How many batches an optimizer step takes."""
+
+    by_epoch: Mapping[int, int] = field(default_factory=lambda: {0: 1})
+    """From which epoch on, how many."""
+    spans_epochs: bool = False
+    """Whether a window that an epoch's end cuts goes on in the next epoch."""
+
+    def at(self, epoch: int) -> int:
+        """Return how many batches a step takes in an epoch."""
+        return self.by_epoch[max(first for first in self.by_epoch if first <= epoch)]
+
+
+@dataclass(frozen=True)
+class Validation:
+    """When a fit validates."""
+
+    interval: int | float = 1.0
+    """Batches between validations, or the part of an epoch."""
+    every_n_epochs: int | None = 1
+    """In which epochs; None counts batches over epochs' ends."""
+    num_sanity_steps: int = 2
+    """Batches of each loader that come before the fit; -1 for all."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +60,19 @@ class Settings:
     bounds: Bounds
     limits: Mapping[str, int | float] = field(default_factory=dict)
     """By kind of loader: train, val, test, predict."""
+    accumulation: Accumulation = field(default_factory=Accumulation)
+    clipping: Clipping = field(default_factory=Clipping)
+    validation: Validation = field(default_factory=Validation)
+    overfit: bool = False
+    """Whether every epoch, and its validation, reads the same batches of the training loader."""
+    reload_every_n_epochs: int = 0
     log_every_n_steps: int = 50
     seed: int = 0
     deterministic: bool | str = False
+    benchmark: bool | None = None
+    detect_anomaly: bool = False
+    inference_mode: bool = True
+    use_distributed_sampler: bool = True
     default_root_dir: str = ""
 
 
@@ -42,29 +90,100 @@ def read_settings(given: Mapping[str, Any]) -> Settings:
         min_epochs=_count("min_epochs", given["min_epochs"] or 0, 0),
         max_steps=_count("max_steps", max_steps, -1),
         min_steps=_count("min_steps", given["min_steps"] or 0, 0),
-        check_val_every_n_epoch=_count("check_val_every_n_epoch", given["check_val_every_n_epoch"], 1),
     )
     if given["deterministic"] not in (True, False, "warn"):
-        raise _bad("deterministic", given["deterministic"], "True, False or 'warn'", "False")
-    kinds = ("train", "val", "test", "predict")
-    return Settings(
+        raise bad("deterministic", given["deterministic"], "True, False or 'warn'", "False")
+    if given["benchmark"] not in (True, False, None):
+        raise bad("benchmark", given["benchmark"], "True, False, or None for torch's own setting", "True")
+    limits = {kind: check_limit(f"limit_{kind}_batches", given[f"limit_{kind}_batches"]) for kind in KINDS}
+    overfit = check_limit("overfit_batches", given["overfit_batches"])
+    if overfit:
+        limits |= {"train": overfit, "val": overfit}
+    switches = ("detect_anomaly", "inference_mode", "use_distributed_sampler")
+    settings = Settings(
         bounds=bounds,
-        limits={kind: check_limit(f"limit_{kind}_batches", given[f"limit_{kind}_batches"]) for kind in kinds},
+        limits=limits,
+        accumulation=_accumulation(given["accumulate_grad_batches"], given["accumulate_across_epochs"]),
+        clipping=Clipping.read(given["gradient_clip_val"], given["gradient_clip_algorithm"]),
+        validation=_validation(given),
+        overfit=bool(overfit),
+        reload_every_n_epochs=_count(
+            "reload_dataloaders_every_n_epochs", given["reload_dataloaders_every_n_epochs"], 0
+        ),
         log_every_n_steps=_count("log_every_n_steps", given["log_every_n_steps"], 1),
         seed=_count("seed", given["seed"], 0),
         deterministic=given["deterministic"],
+        benchmark=given["benchmark"],
         default_root_dir=os.fspath(given["default_root_dir"] or os.path.curdir),
+        **{name: _switch(name, given[name]) for name in switches},
     )
+    return _fast(settings, given["fast_dev_run"])
+
+
+def _fast(settings: Settings, wanted: object) -> Settings:
+    """Return the settings of a run of a few batches of everything, for fast_dev_run."""
+    if wanted is False or wanted == 0:
+        return settings
+    num_batches = 1 if wanted is True else _count("fast_dev_run", wanted, 0)
+    return replace(
+        settings,
+        bounds=Bounds(max_epochs=1, max_steps=num_batches),
+        limits=dict.fromkeys(KINDS, num_batches),
+        validation=Validation(num_sanity_steps=0),
+        log_every_n_steps=1,
+    )
+
+
+def _accumulation(wanted: object, spans_epochs: object) -> Accumulation:
+    by_epoch = wanted if isinstance(wanted, Mapping) else {0: wanted}
+    known = {
+        _count("accumulate_grad_batches' epoch", epoch, 0): _count("accumulate_grad_batches", factor, 1)
+        for epoch, factor in by_epoch.items()
+    }
+    return Accumulation({0: 1, **known}, _switch("accumulate_across_epochs", spans_epochs))
+
+
+def _validation(given: Mapping[str, Any]) -> Validation:
+    interval, every = given["val_check_interval"], given["check_val_every_n_epoch"]
+    if interval is None:
+        interval = 1.0
+    is_count = type(interval) is int and interval > 0
+    if not is_count and not (type(interval) is float and 0 < interval <= 1):
+        raise bad(
+            "val_check_interval",
+            interval,
+            "an int of 1 or more (batches) or a float from 0.0 to 1.0 (part of an epoch)",
+            "0.25 for four times an epoch",
+        )
+    if every is None and not is_count:
+        raise bad(
+            "check_val_every_n_epoch",
+            every,
+            "None only with a val_check_interval in batches, which are then counted over epochs' ends",
+            "1, or val_check_interval=1000",
+        )
+    return Validation(
+        interval,
+        None if every is None else _count("check_val_every_n_epoch", every, 1),
+        _count("num_sanity_val_steps", given["num_sanity_val_steps"], -1),
+    )
+
+
+def _switch(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise bad(name, value, "True or False", "True")
+    return value
 
 
 def _count(name: str, value: object, least: int) -> int:
     if type(value) is not int or value < least:
         what = "-1 for no bound, or an int of 0 or more" if least < 0 else f"an int of {least} or more"
-        raise _bad(name, value, what, str(max(least, 1)))
+        raise bad(name, value, what, str(max(least, 1)))
     return value
 
 
-def _bad(name: str, value: object, what: str, example: str) -> TrainerError:
+def bad(name: str, value: object, what: str, example: str) -> TrainerError:
+    """Return the error for an argument's value."""
     return TrainerError(
         "trainer.bad-argument",
         f"{name} cannot be {value!r}",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from drivetrain.events import is_unused
 from drivetrain.loops import checkpoint as checkpoints
 from drivetrain.loops.context import Context, running
 from drivetrain.loops.evaluation import EvaluationLoop
-from drivetrain.loops.fit import FitLoop
+from drivetrain.loops.fit import FitLoop, Loaded
 from drivetrain.loops.prediction import PredictionLoop
 from drivetrain.loops.settings import Settings
 from drivetrain.loops.sources import all_loaders, find_loader, needed_loader, one_loader
@@ -41,7 +42,7 @@ class Request:
 
 def perform(context: Context, request: Request) -> Any:
     """Do what was asked for, on this rank."""
-    with _deterministic(request.settings.deterministic), running(context):
+    with _torch_switches(request.settings), running(context):
         checkpoint = _read(context, request)
         if request.stage == "fit":
             return _fit(context, request, checkpoint)
@@ -50,21 +51,23 @@ def perform(context: Context, request: Request) -> Any:
 
 def _fit(context: Context, request: Request, checkpoint: Mapping[str, Any] | None) -> bool:
     settings, module, datamodule = request.settings, context.module, context.datamodule
-    source = one_loader(needed_loader("train", "fit", request.loaders, datamodule, module))
-    with _feeds(context, settings, "train", [source]) as (feed,):
-        sources = (
-            []
-            if is_unused(module.validation_step)
-            else all_loaders(find_loader("val", request.val_loaders, datamodule, module))
-        )
-        if settings.limits["val"] == 0:
-            sources = []
-        if feed.num_batches is not None:
-            context.num_training_batches = math.ceil(feed.num_batches / context.strategy.ranks.world_size)
-        with _feeds(context, settings, "val", sources) as feeds:
-            validation = EvaluationLoop(context, feeds, "validation") if feeds else None
-            loop = FitLoop(context, feed, validation, settings.bounds)
-            loop.run(checkpoint, request.ckpt_path)
+    with contextlib.ExitStack() as stack:
+
+        def load() -> Loaded:
+            stack.close()
+            source = one_loader(needed_loader("train", "fit", request.loaders, datamodule, module))
+            (feed,) = stack.enter_context(_feeds(context, settings, "train", [source]))
+            if feed.num_batches is not None:
+                context.num_training_batches = math.ceil(feed.num_batches / context.strategy.ranks.world_size)
+            sources: list[Any] = []
+            if settings.limits["val"] and not is_unused(module.validation_step):
+                found = find_loader("val", request.val_loaders, datamodule, module)
+                sources = all_loaders(source if settings.overfit and found is not None else found)
+            feeds = stack.enter_context(_feeds(context, settings, "val", sources))
+            return feed, EvaluationLoop(context, feeds, "validation") if feeds else None
+
+        loop = FitLoop(context, settings, load)
+        loop.run(checkpoint, request.ckpt_path)
     return loop.stopped_early
 
 
@@ -112,16 +115,20 @@ def _feeds(context: Context, settings: Settings, kind: str, sources: list[Any]) 
 
 
 @contextmanager
-def _deterministic(wanted: bool | str) -> Iterator[None]:
-    if not wanted:
-        yield
-        return
+def _torch_switches(settings: Settings) -> Iterator[None]:
+    """Set torch's own switches for the run, and back."""
     before = (
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
     )
-    torch.use_deterministic_algorithms(mode=True, warn_only=wanted == "warn")
+    benchmark = torch.backends.cudnn.benchmark
+    if settings.deterministic:
+        torch.use_deterministic_algorithms(mode=True, warn_only=settings.deterministic == "warn")
+    if settings.benchmark is not None:
+        torch.backends.cudnn.benchmark = settings.benchmark
     try:
-        yield
+        with torch.autograd.set_detect_anomaly(mode=True) if settings.detect_anomaly else nullcontext():
+            yield
     finally:
+        torch.backends.cudnn.benchmark = benchmark
         torch.use_deterministic_algorithms(mode=before[0], warn_only=before[1])

@@ -3,7 +3,9 @@
 ::
 
     module.py          Module: the model and its steps
-    hooks.py           ModuleHooks: every hook of a module, empty
+    attached.py        a module's place in the run that it is in
+    hooks.py           every hook of a module, empty
+    optimizing.py      manual optimization
     datamodule.py      DataModule: the data and its loaders
     hyperparameters.py arguments of __init__ as plain data
     run.py             Run, Recorder: what a module or callback may ask of the run it is in

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
+from drivetrain.base.tree import map_leaves
 from drivetrain.events import unused
 from drivetrain.modules.run import Run
 
@@ -44,6 +47,25 @@ class DataModule:
     @unused
     def predict_dataloader(self) -> Any:
         """Return the loader to predict on, or a list of them."""
+
+    @unused
+    def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:  # noqa: ARG002 - the hook's
+        """Return the batch that is to be moved; wins over the module's."""
+        return batch
+
+    @unused
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:  # noqa: ARG002 - the hook's
+        """Return the batch with its tensors on the device; wins over the module's."""
+        return map_leaves(batch, lambda leaf: leaf.to(device) if hasattr(leaf, "to") else leaf)
+
+    @unused
+    def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:  # noqa: ARG002 - the hook's
+        """Return the batch that the step gets; wins over the module's."""
+        return batch
+
+    @unused
+    def on_exception(self, exception: BaseException) -> None:
+        """A run stops with an exception."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a resumed run needs: tensors and plain containers only."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from drivetrain.base.tree import map_leaves
 from drivetrain.events import unused
+from drivetrain.modules.attached import Attached
 
 
-class ModuleHooks:
+class ModuleHooks(Attached):
     """Override what is needed; what nobody overrides is never called."""
 
     @unused
@@ -153,3 +156,89 @@ class ModuleHooks:
     @unused
     def teardown(self, stage: str) -> None:
         """On every rank, at the end of each verb."""
+
+    @unused
+    def configure_callbacks(self) -> Any:
+        """Return a callback or several, which join the Trainer's and replace those of their class."""
+
+    @unused
+    def configure_model(self) -> None:
+        """Make large layers here: on every rank, in each stage, after `setup`; must do nothing twice."""
+
+    @unused
+    def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:  # noqa: ARG002 - the hook's
+        """Return the batch that is to be moved to the device."""
+        return batch
+
+    @unused
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:  # noqa: ARG002 - the hook's
+        """Return the batch with its tensors on the device; overridden for types of one's own."""
+        return map_leaves(batch, lambda leaf: leaf.to(device) if hasattr(leaf, "to") else leaf)
+
+    @unused
+    def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:  # noqa: ARG002 - the hook's
+        """Return the batch that the step gets: for augmentation on the device."""
+        return batch
+
+    @unused
+    def backward(self, loss: torch.Tensor) -> None:
+        """Compute gradients; the loss is divided by the accumulation window already."""
+        torch.autograd.backward(loss)
+
+    @unused
+    def optimizer_zero_grad(self, epoch: int, batch_idx: int, optimizer: torch.optim.Optimizer) -> None:  # noqa: ARG002 - the hook's
+        """Clear gradients, before those of a new accumulation window come."""
+        optimizer.zero_grad()
+
+    @unused
+    def optimizer_step(
+        self,
+        epoch: int,  # noqa: ARG002 - the hook's
+        batch_idx: int,  # noqa: ARG002 - the hook's
+        optimizer: torch.optim.Optimizer,
+        optimizer_closure: Callable[[], Any],
+    ) -> None:
+        """Change the parameters; must call the closure, which runs the step and computes the gradients."""
+        optimizer.step(closure=optimizer_closure)
+
+    @unused
+    def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
+        """Step a scheduler; ``metric`` is the monitored value, None for one that watches none."""
+        if metric is None:
+            scheduler.step()
+        else:
+            scheduler.step(metric)
+
+    @unused
+    def on_validation_model_zero_grad(self) -> None:
+        """Before a validation inside fit; gradients are left as they are unless this clears them."""
+
+    @unused
+    def on_validation_model_eval(self) -> None:
+        """Put the module into eval mode before the validation loop."""
+        self.eval()
+
+    @unused
+    def on_validation_model_train(self) -> None:
+        """Put the module into train mode after the validation loop; by default, back as it was."""
+        self.train()
+
+    @unused
+    def on_test_model_eval(self) -> None:
+        """Put the module into eval mode before the test loop."""
+        self.eval()
+
+    @unused
+    def on_test_model_train(self) -> None:
+        """Put the module into train mode after the test loop; by default, back as it was."""
+        self.train()
+
+    @unused
+    def on_predict_model_eval(self) -> None:
+        """Put the module into eval mode before the prediction loop."""
+        self.eval()
+
+    @unused
+    def on_predict_model_train(self) -> None:
+        """Put the module into train mode after the prediction loop; by default, back as it was."""
+        self.train()

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from typing_extensions import Self
 
-from drivetrain.base.errors import CheckpointError, ModuleError
+from drivetrain.base.errors import CheckpointError
 from drivetrain.checkpoint_io.local import LocalCheckpointIO
 from drivetrain.events import unused
-from drivetrain.modules.hooks import ModuleHooks
+from drivetrain.modules.attached import outside
 from drivetrain.modules.hyperparameters import Hyperparameters, arguments_of_init, split_plain, warn_left_out
-from drivetrain.modules.run import LogOptions, Recorder, Run
+from drivetrain.modules.optimizing import Optimizing
+from drivetrain.modules.run import LogOptions
 
 ModuleT = TypeVar("ModuleT", bound="Module")
-_LIVE = ("_run", "_recorder")
 
 
-class Module(ModuleHooks, torch.nn.Module):
+class Module(Optimizing):
     """A torch module that knows its training: override `training_step` and `configure_optimizers`.
 
     It stays the object that the user made: nothing is wrapped around it that remains after a run.
     """
 
-    _run: Run | None = None
-    _recorder: Recorder | None = None
     _hyperparameters: Hyperparameters | None = None
 
     @unused
@@ -93,68 +91,13 @@ class Module(ModuleHooks, torch.nn.Module):
         """
         recorder = self._recorder
         if recorder is None:
-            raise _outside(self, f"self.log({name!r}, ...)", "module.log-outside")
+            raise outside(self, f"self.log({name!r}, ...)", "module.log-outside")
         recorder.log(name, value, LogOptions(prog_bar, on_step, on_epoch, add_dataloader_idx, batch_size))
 
     def log_dict(self, dictionary: Mapping[str, Any], prog_bar: bool = False, **options: Any) -> None:
         """Note several values with the same options."""
         for name, value in dictionary.items():
             self.log(name, value, prog_bar, **options)
-
-    def print(self, *values: object, sep: str = " ", end: str = "\n", file: IO[str] | None = None) -> None:
-        """Print on rank 0 only."""
-        if self._run is None or self._run.is_global_zero:
-            print(*values, sep=sep, end=end, file=file)
-
-    @property
-    def trainer(self) -> Run:
-        """The trainer of the run that this module is in.
-
-        Raises:
-            ModuleError [module.no-trainer]: it is in none.
-        """
-        if self._run is None:
-            raise _outside(self, "self.trainer", "module.no-trainer")
-        return self._run
-
-    @property
-    def current_epoch(self) -> int:
-        """Number of the epoch, from 0; 0 outside of a run."""
-        return 0 if self._run is None else self._run.current_epoch
-
-    @property
-    def global_step(self) -> int:
-        """Optimizer steps taken; 0 outside of a run."""
-        return 0 if self._run is None else self._run.global_step
-
-    @property
-    def global_rank(self) -> int:
-        """This process's rank; 0 outside of a run."""
-        return 0 if self._run is None else self._run.global_rank
-
-    @property
-    def local_rank(self) -> int:
-        """This process's rank on its node; 0 outside of a run."""
-        return 0 if self._run is None else self._run.local_rank
-
-    @property
-    def device(self) -> torch.device:
-        """Where the first parameter or buffer is; the CPU for a module without any."""
-        found: torch.Tensor | None = next(self.parameters(), None)
-        found = next(self.buffers(), None) if found is None else found
-        return torch.device("cpu") if found is None else found.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The first floating parameter's type; torch's default for a module without any."""
-        return next(
-            (one.dtype for one in self.parameters() if one.is_floating_point()), torch.get_default_dtype()
-        )
-
-    def optimizers(self) -> Any:
-        """Return the optimizer in use, or a list of several."""
-        found = list(self.trainer.optimizers)
-        return found[0] if len(found) == 1 else found
 
     @property
     def hparams(self) -> Hyperparameters:
@@ -207,10 +150,6 @@ class Module(ModuleHooks, torch.nn.Module):
         )
         return module if map_location is None else module.to(map_location)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle without the run that it is in."""
-        return {name: value for name, value in self.__dict__.items() if name not in _LIVE}
-
 
 def load_weights(
     module: torch.nn.Module,
@@ -237,13 +176,3 @@ def load_weights(
             because="names and shapes of the state_dict are those of the module that was saved",
             hint="make the module as it was when it was saved, or pass strict=False to load_from_checkpoint",
         ) from error
-
-
-def _outside(module: Module, what: str, code: str) -> ModuleError:
-    return ModuleError(
-        code,
-        f"{what} of {type(module).__name__} outside of a run",
-        values={"class": type(module).__qualname__},
-        because="only a module that a trainer runs has one, and a place to log to",
-        hint="call it from a step or hook, in trainer.fit, validate, test or predict",
-    )

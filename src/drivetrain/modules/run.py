@@ -17,6 +17,8 @@ class Run(Protocol):
 
     should_stop: bool
     """Set it to end the fit after this step; with several ranks, at the next step that all agree on."""
+    accumulate_grad_batches: int
+    """Batches that an optimizer step takes; set in on_train_epoch_start it holds for the epoch."""
     callbacks: list[Any]
     """The callbacks, those that the Trainer added included."""
     loggers: list[Logs]
@@ -155,6 +157,16 @@ class Recorder(Protocol):
 
     def log(self, name: str, value: Any, options: LogOptions) -> None:
         """Note a value."""
+
+
+class Stepper(Protocol):
+    """What a fit does for a module that optimizes by hand."""
+
+    def manual_backward(self, loss: torch.Tensor) -> None:
+        """Compute gradients, combined over ranks."""
+
+    def clip(self, optimizer: torch.optim.Optimizer, clip_val: float | None, algorithm: str | None) -> None:
+        """Clip an optimizer's gradients."""
 
 
 class LogOptions(NamedTuple):

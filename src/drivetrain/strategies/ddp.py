@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, final
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from drivetrain.base.errors import ModuleError
+from drivetrain.strategies.clipping import clip_whole
 from drivetrain.strategies.forward import StepForward
 from drivetrain.strategies.strategy import Parts, Strategy
 
@@ -44,14 +46,26 @@ class DDPRuntime(Strategy):
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts)
         self._step: Callable[..., Any] | None = None
+        self._whole: torch.nn.Module | None = None
+        """The module, where gradients are averaged by us and not within backward."""
 
-    def setup(self, module: torch.nn.Module, step: Callable[..., Any] | None) -> None:
-        """Convert and move the module, and wrap its step; torch broadcasts rank 0's parameters."""
+    def setup(
+        self, module: torch.nn.Module, step: Callable[..., Any] | None, *, one_backward: bool = True
+    ) -> None:
+        """Convert and move the module, and wrap its step; rank 0's parameters and buffers are broadcast.
+
+        torch's wrapper expects one backward a step, through every parameter. Where there are several, it is
+        left out, and gradients are averaged after each.
+        """
         self.precision.convert_module(module)
         module.to(self.device)
         trainable = any(parameter.requires_grad for parameter in module.parameters())
+        self._step, self._whole = step, None
         if step is None or self.ranks.world_size == 1 or not trainable:
-            self._step = step
+            return
+        if not one_backward:
+            self._whole = module
+            self._broadcast([*module.parameters(), *module.buffers()])
             return
         on_cpu = self.device.type == "cpu"
         said = {
@@ -64,9 +78,15 @@ class DDPRuntime(Strategy):
             StepForward(module, step), device_ids=None if on_cpu else [self.device.index], **said
         )
 
+    def _broadcast(self, tensors: list[torch.Tensor]) -> None:
+        with torch.no_grad():
+            for tensor in tensors:
+                tensor.copy_(self.collectives.broadcast(tensor.detach(), source=0))
+
     def teardown(self, module: torch.nn.Module) -> None:
         """Drop the wrapper, which takes its gradient hooks with it, and bring the module back to the CPU."""
-        was_wrapped, self._step = isinstance(self._step, DistributedDataParallel), None
+        was_wrapped = isinstance(self._step, DistributedDataParallel)
+        self._step = self._whole = None
         if was_wrapped:
             # torch's wrapper is part of a reference cycle. It must not outlive its process group, whose
             # threads it would wait for, so the cycle is collected now and not at some later moment.
@@ -77,8 +97,48 @@ class DDPRuntime(Strategy):
     def training_step(self, *arguments: Any) -> Any:
         """Run the step through the wrapper."""
         assert self._step is not None, "the strategy was not set up to train"  # noqa: S101 - our own bug
+        if self._whole is not None and self.options.get("broadcast_buffers") is not False:
+            self._broadcast(list(self._whole.buffers()))
         with self.precision.forward_context(self.device.type):
             return self._step(*arguments)
+
+    def no_sync(self) -> AbstractContextManager[Any]:
+        """Return torch's own context, in which gradients are added up without being averaged."""
+        if isinstance(self._step, DistributedDataParallel):
+            return self._step.no_sync()
+        return nullcontext()
+
+    def combine_gradients(self, *, late: bool) -> None:
+        """Average what a backward left, where torch's wrapper does not; what is averaged already stays so.
+
+        A rank that has no gradient for a parameter counts as zero, as long as another one has.
+
+        Collectives:
+            one all_reduce of a byte a parameter, and one of the gradients for each type of them.
+        """
+        wrapped = isinstance(self._step, DistributedDataParallel)
+        module = self._step if wrapped and late else self._whole
+        if not isinstance(module, torch.nn.Module):
+            return
+        parameters = [one for one in module.parameters() if one.requires_grad]
+        has = torch.tensor(
+            [one.grad is not None for one in parameters], dtype=torch.uint8, device=self.device
+        )
+        anywhere = self.collectives.all_reduce(has, "max").tolist()
+        used = [one for one, is_used in zip(parameters, anywhere, strict=True) if is_used]
+        for dtype in dict.fromkeys(one.dtype for one in used):
+            grads = []
+            for one in used:
+                if one.dtype is dtype:
+                    one.grad = torch.zeros_like(one) if one.grad is None else one.grad
+                    grads.append(one.grad)
+            flat = self.collectives.all_reduce(torch.cat([grad.reshape(-1) for grad in grads]), "mean")
+            for grad, part in zip(grads, torch.split(flat, [grad.numel() for grad in grads]), strict=True):
+                grad.copy_(part.view_as(grad))
+
+    def clip_gradients(self, optimizer: torch.optim.Optimizer, clip_val: float, algorithm: str) -> None:
+        """Clip by torch's own functions: gradients are averaged before, so each rank clips the same."""
+        clip_whole(optimizer, clip_val, algorithm)
 
     def check_gradients(self) -> None:
         """Refuse parameters without gradient: their bucket is never complete, so it is never averaged.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, final
 
 import torch
 
+from drivetrain.strategies.clipping import clip_whole
 from drivetrain.strategies.strategy import Parts, Strategy
 
 
@@ -18,7 +20,13 @@ class SingleRuntime(Strategy):
         super().__init__(parts)
         self._step: Callable[..., Any] | None = None
 
-    def setup(self, module: torch.nn.Module, step: Callable[..., Any] | None) -> None:
+    def setup(
+        self,
+        module: torch.nn.Module,
+        step: Callable[..., Any] | None,
+        *,
+        one_backward: bool = True,  # noqa: ARG002 - the same here
+    ) -> None:
         """Convert and move the module."""
         self.precision.convert_module(module)
         module.to(self.device)
@@ -35,6 +43,17 @@ class SingleRuntime(Strategy):
         assert self._step is not None, "the strategy was not set up to train"  # noqa: S101 - our own bug
         with self.precision.forward_context(self.device.type):
             return self._step(*arguments)
+
+    def no_sync(self) -> AbstractContextManager[Any]:
+        """Return a context that does nothing."""
+        return nullcontext()
+
+    def combine_gradients(self, *, late: bool) -> None:
+        """Do nothing: there is one rank."""
+
+    def clip_gradients(self, optimizer: torch.optim.Optimizer, clip_val: float, algorithm: str) -> None:
+        """Clip by torch's own functions."""
+        clip_whole(optimizer, clip_val, algorithm)
 
     def check_gradients(self) -> None:
         """Ask for nothing: a parameter without gradient is left as it is."""

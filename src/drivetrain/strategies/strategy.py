@@ -6,6 +6,7 @@ import random
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -82,10 +83,13 @@ class Strategy(ABC):
             self.accelerator.teardown(self.device)
 
     @abstractmethod
-    def setup(self, module: torch.nn.Module, step: Callable[..., Any] | None) -> None:
+    def setup(
+        self, module: torch.nn.Module, step: Callable[..., Any] | None, *, one_backward: bool = True
+    ) -> None:
         """Bring the module to the device and format; make it ready to train with ``step`` if given.
 
-        The module stays the user's object: its names, its hooks, its state_dict.
+        The module stays the user's object: its names, its hooks, its state_dict. ``one_backward`` is False
+        when a step computes gradients several times, or of a part of the parameters: several optimizers.
 
         Collectives:
             every rank must call; with ``step``, parameters become those of rank 0.
@@ -98,6 +102,30 @@ class Strategy(ABC):
     @abstractmethod
     def training_step(self, *arguments: Any) -> Any:
         """Run the module's training step so that backward will combine gradients over ranks."""
+
+    @abstractmethod
+    def no_sync(self) -> AbstractContextManager[Any]:
+        """Return a context in which a step's gradients may stay this rank's own, as more will be added."""
+
+    @abstractmethod
+    def combine_gradients(self, *, late: bool) -> None:
+        """Combine gradients over ranks after a backward, where that is not done within it.
+
+        ``late``: those of `no_sync` too, as no other backward will follow.
+
+        Collectives:
+            as many all_reduces as the algorithm needs; every rank must call.
+        """
+
+    @abstractmethod
+    def clip_gradients(self, optimizer: torch.optim.Optimizer, clip_val: float, algorithm: str) -> None:
+        """Clip the gradients of an optimizer's parameters in place: by their joint ``norm``, or by ``value``.
+
+        Units:
+            clip_val: in the gradient's unit, after the loss scale is removed.
+        Collectives:
+            one all_reduce where gradients are sharded; every rank must call.
+        """
 
     @abstractmethod
     def check_gradients(self) -> None:
@@ -143,18 +171,18 @@ class Strategy(ABC):
         return self.accelerator.move(self.precision.convert_input(batch), self.device)
 
     @final
-    def backward(self, loss: torch.Tensor) -> None:
-        """Compute gradients; with several ranks, of the mean of their losses."""
-        torch.autograd.backward(self.precision.scale_loss(loss))
+    def backward(self, loss: torch.Tensor, run: Callable[[torch.Tensor], Any] | None = None) -> None:
+        """Compute gradients; with several ranks, of the mean of their losses. ``run`` replaces backward."""
+        (run or torch.autograd.backward)(self.precision.scale_loss(loss))
+        self.combine_gradients(late=False)
         if not self._has_seen_gradients:
             self._has_seen_gradients = True
             self.check_gradients()
 
     @final
-    def optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Change the parameters."""
-        if self.precision.unscale(optimizer):
-            optimizer.step()
+    def unscale(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Give gradients their true size; False when the step must be left out, as they overflowed."""
+        return self.precision.unscale(optimizer)
 
     @final
     def optimizers_to_device(self, optimizers: Sequence[torch.optim.Optimizer], device: torch.device) -> None:

@@ -9,30 +9,19 @@ from typing import Any
 from drivetrain.base.errors import TrainerError
 from drivetrain.base.text import listed, nearest
 from drivetrain.callbacks import Callback, LineProgress, ModelCheckpoint, RichProgress
+from drivetrain.events import is_unused
 from drivetrain.machine import probe
 from drivetrain.modules import DataModule, Module
 from drivetrain.resolver.legacy import LEGACY
 
 LATER = (
-    "accumulate_grad_batches",
     "barebones",
-    "benchmark",
-    "detect_anomaly",
     "enable_autolog_hparams",
     "enable_model_summary",
-    "fast_dev_run",
-    "gradient_clip_algorithm",
-    "gradient_clip_val",
-    "inference_mode",
     "max_time",
     "model_registry",
-    "num_sanity_val_steps",
-    "overfit_batches",
     "profiler",
-    "reload_dataloaders_every_n_epochs",
     "suggest_integrations",
-    "use_distributed_sampler",
-    "val_check_interval",
 )
 """Arguments that users of such Trainers know and that this release does not have."""
 
@@ -117,6 +106,22 @@ def read_callbacks(given: Mapping[str, Any]) -> list[Callback]:
     ):
         callbacks.append(RichProgress() if probe.is_terminal() else LineProgress())
     return callbacks
+
+
+def with_own(callbacks: list[Callback], module: Module) -> list[Callback]:
+    """Return the callbacks with those of ``configure_callbacks``, which replace others of their class.
+
+    Raises:
+        TrainerError [trainer.bad-argument]: it returned something else.
+    """
+    if is_unused(module.configure_callbacks):
+        return callbacks
+    found = module.configure_callbacks()
+    own = [found] if isinstance(found, Callback) else list(found or [])
+    if not all(isinstance(one, Callback) for one in own):
+        raise _bad("configure_callbacks", found, "a method that returns a Callback or a list", "callbacks")
+    kinds = {type(one) for one in own}
+    return [one for one in callbacks if type(one) not in kinds] + own
 
 
 def _bad(name: str, value: object, because: str, hint: str) -> TrainerError:

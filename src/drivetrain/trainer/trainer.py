@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 from drivetrain.base.origin import AUTO, OFF, ONE
@@ -32,6 +32,7 @@ from drivetrain.trainer.arguments import (
     later,
     read_callbacks,
     translated,
+    with_own,
 )
 from drivetrain.trainer.view import View, no_run
 
@@ -80,12 +81,25 @@ class Trainer(View):
         limit_val_batches: float = 1.0,
         limit_test_batches: float = 1.0,
         limit_predict_batches: float = 1.0,
-        check_val_every_n_epoch: int = 1,
+        overfit_batches: float = 0,
+        fast_dev_run: int | bool = False,
+        val_check_interval: float | None = None,
+        check_val_every_n_epoch: int | None = 1,
+        num_sanity_val_steps: int = 2,
+        accumulate_grad_batches: int | Mapping[int, int] = 1,
+        accumulate_across_epochs: bool = False,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+        reload_dataloaders_every_n_epochs: int = 0,
+        use_distributed_sampler: bool = True,
         log_every_n_steps: int = 50,
         enable_progress_bar: bool = True,
         enable_checkpointing: bool | None = None,
         default_root_dir: str | os.PathLike[str] | None = None,
         deterministic: bool | str = False,
+        benchmark: bool | None = None,
+        detect_anomaly: bool = False,
+        inference_mode: bool = True,
         seed: int = 0,
         **legacy: Any,
     ) -> None:
@@ -219,6 +233,7 @@ class Trainer(View):
     ) -> Any:
         module = check_model(self._module if model is None else model)
         check(self._plan, self._catalogue, self._objects)
+        self.callbacks = with_own(self._given_callbacks, module)
         check_objects(module, self.callbacks, Callback)
         request = Request(
             stage=stage,
@@ -235,7 +250,11 @@ class Trainer(View):
 
 
 def _on_rank(
-    trainer: Trainer, module: Module, datamodule: DataModule | None, request: Request, place: Place
+    trainer: Trainer,
+    module: Module,
+    datamodule: DataModule | None,
+    request: Request,
+    place: Place,
 ) -> Any:
     """Do one call of a verb on one rank; runs in every process of the plan.
 
@@ -253,6 +272,7 @@ def _on_rank(
             datamodule=datamodule,
             stage=request.stage,
             log_every_n_steps=request.settings.log_every_n_steps,
+            inference_mode=request.settings.inference_mode,
             events=Dispatcher(trainer, module, trainer.callbacks),
             results=Results(strategy.collectives, strategy.device),
         )

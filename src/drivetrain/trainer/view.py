@@ -28,12 +28,15 @@ class View:
     def __init__(self, found: Resolution, settings: Settings, callbacks: list[Callback]) -> None:
         self._plan, self._objects, self._catalogue = found.plan, dict(found.objects), found.catalogue
         self._settings = settings
+        self._given_callbacks = callbacks
         self.callbacks = callbacks
-        """The callbacks, those that the Trainer added included."""
+        """The callbacks: those given, those that the Trainer added, and in a run the module's own."""
         self.should_stop = False
         """Set it to end the fit after the step; with several ranks, after the next logging step or epoch."""
         self.interrupted = False
         """Whether the last fit was ended by KeyboardInterrupt."""
+        self.accumulate_grad_batches = settings.accumulation.at(0)
+        """Batches that an optimizer step takes; set in on_train_epoch_start it holds for the epoch."""
         self.loggers: list[Logs] = []
         """Where logged values are written."""
         self._context: Context | None = None
