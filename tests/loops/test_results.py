@@ -6,14 +6,14 @@ import torch
 import drivetrain as dt
 from drivetrain.collectives.single import SingleCollectives
 from drivetrain.loops.results import TRAIN_EPOCH, TRAIN_STEP, Part, Results
-from drivetrain.loops.slots import Slot
+from drivetrain.loops.slots import Slot, merged
 from drivetrain.modules.run import LogOptions
 
 CPU = torch.device("cpu")
 
 
 def training() -> Results:
-    results = Results(SingleCollectives(), CPU)
+    results = Results(SingleCollectives(), CPU, torch.nn.Module())
     results.enter(TRAIN_STEP, in_step=True)
     return results
 
@@ -72,5 +72,73 @@ def test_sums_go_on_bit_for_bit_from_a_state(cut: int) -> None:
         if index == cut:
             part = Slot.from_state(part.state_dict(), CPU)
         part.add(value, 3)
-    assert part.mean().item() == whole.mean().item()
-    assert whole.mean().item() == pytest.approx(values.double().mean().item(), abs=1e-15)
+    assert part.value().item() == whole.value().item()
+    assert whole.value().item() == pytest.approx(values.double().mean().item(), abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("fx", "expected"),
+    [
+        ("mean", (1.0 * 4 + 5.0 * 4 + 3.0) / 9),
+        (torch.mean, (1.0 * 4 + 5.0 * 4 + 3.0) / 9),
+        ("sum", 9.0),
+        (sum, 9.0),
+        ("min", 1.0),
+        ("max", 5.0),
+        (torch.max, 5.0),
+        (torch.median, 3.0),
+        (lambda values: values[0] - values[-1], -2.0),
+    ],
+)
+def test_an_epochs_value_is_made_by_the_operation_that_was_said(fx, expected) -> None:
+    results = training()
+    for step, (value, size) in enumerate([(1.0, 4), (5.0, 4), (3.0, 1)]):
+        results.at_batch(step, size)
+        results.log("a", value, LogOptions(on_step=False, on_epoch=True, reduce_fx=fx))
+    assert results.reduce_epoch({TRAIN_STEP: Part()})[TRAIN_STEP]["a"].item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("options", [{"reduce_fx": "average"}, {"rank_fx": 3}, {"reduce_fx": []}])
+def test_an_operation_is_a_known_one_or_a_function(options: dict) -> None:
+    with pytest.raises(dt.ModuleError, match=r"module.log-reduction"):
+        training().log("a", 1.0, LogOptions(**options))
+
+
+def test_a_function_that_is_made_anew_each_step_is_the_same_operation() -> None:
+    results = training()
+    for step in range(3):
+        results.at_batch(step, 1)
+        results.log("a", float(step), LogOptions(on_epoch=True, reduce_fx=lambda values: values.max()))
+    assert results.reduce_epoch({TRAIN_STEP: Part()})[TRAIN_STEP]["a"].item() == 2.0
+
+
+@pytest.mark.parametrize("fx", ["mean", "sum", "min", "max"])
+def test_what_several_ranks_kept_is_put_together_exactly(fx: str) -> None:
+    values = torch.rand(600, generator=torch.Generator().manual_seed(0))
+    said = LogOptions(reduce_fx=fx)
+    whole, halves = (
+        Slot(said, on_step=False, on_epoch=True),
+        [Slot(said, on_step=False, on_epoch=True) for _ in range(2)],
+    )
+    for index, value in enumerate(values):
+        whole.add(value, index % 3 + 1)
+        halves[index % 2].add(value, index % 3 + 1)
+    one = Slot.from_state(merged([half.state_dict() for half in halves]), CPU)
+    assert one.value().item() == pytest.approx(whole.value().item(), rel=1e-14)
+
+
+def test_a_value_keeps_its_graph_on_request() -> None:
+    results, leaf = training(), torch.ones((), requires_grad=True)
+    results.log("a", leaf * 2, LogOptions(enable_graph=True, on_epoch=True))
+    assert results.metrics()["a"].requires_grad
+    assert not results.reduce_epoch({TRAIN_STEP: Part()})[TRAIN_STEP]["a"].requires_grad
+
+
+def test_values_that_are_not_for_loggers_are_not_given_to_them() -> None:
+    results = training()
+    results.log("kept", 1.0, LogOptions(on_epoch=True))
+    results.log("quiet", 1.0, LogOptions(on_epoch=True, logger=False))
+    assert set(results.step_values()) == {"kept_step"}
+    found = results.reduce_epoch({TRAIN_STEP: Part()})[TRAIN_STEP]
+    assert set(found) == {"kept", "kept_epoch", "quiet", "quiet_epoch"}
+    assert set(results.for_loggers(found)) == {"kept_epoch"}

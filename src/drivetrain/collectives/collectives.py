@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
 T = TypeVar("T")
@@ -40,6 +42,18 @@ class Collectives(ABC):
         Raises:
             CollectiveError [collectives.integer-mean]: the mean of integers is no integer.
             CollectiveError [collectives.unknown-op]: ``op`` is none of sum, mean, max, min.
+        """
+
+    @abstractmethod
+    def start_all_reduce(self, tensor: Tensor, op: Op = "sum") -> Callable[[], Tensor]:
+        """Begin to combine the tensor over all ranks; the call of what is returned waits, and returns it.
+
+        Nobody may touch the tensor until then. Other collectives may be called in between.
+
+        Shapes:
+            tensor: any, contiguous, the same on each rank; for ``sum``, ``max`` and ``min``.
+        Collectives:
+            one all_reduce of the tensor's size; every rank must call.
         """
 
     @abstractmethod

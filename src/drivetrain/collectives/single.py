@@ -8,6 +8,8 @@ from drivetrain.collectives.collectives import Collectives, Op
 from drivetrain.collectives.ops import check_op
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
 T = TypeVar("T")
@@ -31,6 +33,11 @@ class SingleCollectives(Collectives):
         """Return the tensor; refuse what several ranks would refuse."""
         check_op(tensor, op)
         return tensor
+
+    def start_all_reduce(self, tensor: Tensor, op: Op = "sum") -> Callable[[], Tensor]:
+        """Return what returns the tensor."""
+        check_op(tensor, op)
+        return lambda: tensor
 
     def all_gather(self, tensor: Tensor) -> list[Tensor]:
         """Return a list of one copy."""

@@ -9,6 +9,8 @@ from drivetrain.collectives.objects import from_bytes, to_bytes
 from drivetrain.collectives.ops import check_op
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import torch
     from torch.distributed import ProcessGroup
 
@@ -57,6 +59,19 @@ class TorchCollectives(Collectives):
         if sent.data_ptr() != data.data_ptr():
             data.copy_(sent)
         return tensor
+
+    def start_all_reduce(self, tensor: torch.Tensor, op: Op = "sum") -> Callable[[], torch.Tensor]:
+        """Begin to combine the tensor over all ranks; the call of what is returned waits, and returns it."""
+        check_op(tensor, op)
+        kinds = self._dist.ReduceOp
+        kind = {"sum": kinds.SUM, "max": kinds.MAX, "min": kinds.MIN}[op]
+        work = self._dist.all_reduce(tensor, kind, self._group, async_op=True)
+
+        def finish() -> torch.Tensor:
+            work.wait()
+            return tensor
+
+        return finish
 
     def all_gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
         """Return every rank's tensor, in order of rank."""

@@ -10,6 +10,7 @@ from drivetrain._version import __version__
 from drivetrain.base.errors import CheckpointError
 from drivetrain.loops import pending
 from drivetrain.loops.context import Context
+from drivetrain.loops.slots import merged
 from drivetrain.modules.hyperparameters import split_plain
 from drivetrain.modules.module import load_weights
 
@@ -142,22 +143,9 @@ def _restore_logged(context: Context, fit: Mapping[str, Any]) -> None:
 
 
 def _merged(logged: list[dict[str, Any]]) -> dict[str, Any]:
-    """Put what several ranks logged into one rank's state; the mean over all stays what it was."""
-    merged = {name: {**state} for name, state in logged[0].items()}
-    for other in logged[1:]:
-        for name, state in other.items():
-            if name not in merged:
-                merged[name] = state
-                continue
-            for kept in (merged[name], state):
-                if kept["values"] is not None:
-                    weights = kept["sum"].new_tensor(kept["weights"])
-                    kept["sum"] = kept["sum"] + (kept["values"] * weights).sum()
-                    kept["weight"] += sum(kept["weights"])
-                    kept["values"], kept["weights"] = None, []
-            merged[name]["sum"] = merged[name]["sum"] + state["sum"]
-            merged[name]["weight"] += state["weight"]
-    return merged
+    """Put what several ranks logged into one rank's state; what they come to together stays what it was."""
+    names = dict.fromkeys(name for one in logged for name in one)
+    return {name: merged([one[name] for one in logged if name in one]) for name in names}
 
 
 def restore_rng(context: Context, checkpoint: Mapping[str, Any]) -> None:

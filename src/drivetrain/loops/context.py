@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -58,6 +58,15 @@ class Context:
     """This rank's random state before the epoch's first batch, where a loader has to be replayed."""
     of_ranks: list[dict[str, Any]] = field(default_factory=list)
     """What every rank has of its own, on rank 0, as it was last gathered."""
+
+    def write(self, values: Callable[[], Mapping[str, torch.Tensor]]) -> None:
+        """Give logged values to the loggers, on rank 0; where there are none, nothing is read or computed."""
+        if not self.run.loggers or not self.strategy.ranks.is_zero:
+            return
+        found = {name: float(value) for name, value in values().items()}
+        if found:
+            for logger in self.run.loggers:
+                logger.log_metrics({**found, "epoch": float(self.progress.epoch)}, self.progress.global_step)
 
     @property
     def optimizers(self) -> list[torch.optim.Optimizer]:

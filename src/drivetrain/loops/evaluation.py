@@ -64,8 +64,13 @@ class EvaluationLoop:
                 when_done()
             context.events(f"on_{kind}_end")
             late = results.reduce_epoch({whole: Part()})
-        context.phase = before
         extra = {**found[whole], **late.get(whole, {})}
+        if context.phase != "sanity":
+            everything = {
+                name: value for values in (*found.values(), extra) for name, value in values.items()
+            }
+            context.write(lambda: results.for_loggers(everything))
+        context.phase = before
         return [{**found[phase], **extra} for phase in parts]
 
     def _one(self, feed: Feed, number: int, num_batches: int | None) -> bool:

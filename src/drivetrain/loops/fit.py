@@ -16,6 +16,7 @@ from drivetrain.loops import checkpoint as checkpoints
 from drivetrain.loops.context import Context
 from drivetrain.loops.evaluation import EvaluationLoop
 from drivetrain.loops.optimization import read_optimizers, step_schedulers
+from drivetrain.loops.pulse import Pulse
 from drivetrain.loops.results import TRAIN_EPOCH, TRAIN_STEP, Part
 from drivetrain.loops.settings import Settings
 from drivetrain.loops.stepping import AutomaticStepper, ManualStepper, Stepper, which_optimizer
@@ -39,6 +40,7 @@ class FitLoop:
         self._results, self._strategy, self._progress = context.results, context.strategy, context.progress
         self._world_size = context.strategy.ranks.world_size
         self._feed, self._validation = load()
+        self._pulse = Pulse(context.strategy.collectives, context.strategy.device)
         self._stepper: Stepper
         self.stopped_early = False
 
@@ -115,7 +117,7 @@ class FitLoop:
         return self._stops()
 
     def _stops(self) -> bool:
-        """Whether somebody asked to stop and the bounds allow it."""
+        """Whether somebody, on any rank, asked to stop and the bounds allow it."""
         progress, bounds = self._progress, self._bounds
         wanted = bool(self._context.run.should_stop)
         if self._world_size > 1:
@@ -143,13 +145,15 @@ class FitLoop:
         if not progress.is_trained:
             results.enter(TRAIN_STEP, in_step=True)
             progress.is_trained = self._steps()
+            self._check(self._pulse.finish())
         is_whole = progress.is_trained
         if self._is_due_after():
             self._validate()
-        results.reduce_epoch({TRAIN_STEP: Part()}, keep=not is_whole)
+        logged = results.reduce_epoch({TRAIN_STEP: Part()}, keep=not is_whole)[TRAIN_STEP]
         results.enter(TRAIN_EPOCH)
         context.events.early("on_train_epoch_end")
-        results.reduce_epoch({TRAIN_EPOCH: Part()})
+        logged |= results.reduce_epoch({TRAIN_EPOCH: Part()})[TRAIN_EPOCH]
+        context.write(lambda: results.for_loggers(logged))
         if is_whole and context.module.automatic_optimization:
             step_schedulers(context, "epoch", progress.epoch + 1)
         progress.is_done = is_whole
@@ -201,7 +205,7 @@ class FitLoop:
         left = math.ceil((self._feed.num_batches - self._progress.batches) / self._world_size)
         return max(1, min(factor, left))
 
-    def _steps(self) -> bool:
+    def _steps(self) -> bool:  # noqa: C901 - the hot path: a branch costs less than a call
         """Take the steps of an epoch that are left; return whether the epoch came to its end.
 
         This is the hot path: hooks were looked up before, and nothing reads a tensor's value.
@@ -209,7 +213,11 @@ class FitLoop:
         context, progress, results = self._context, self._progress, self._results
         starts = context.events.calls("on_train_batch_start")
         ends = context.events.calls("on_train_batch_end")
-        log_every, world_size, max_steps = context.log_every_n_steps, self._world_size, self._bounds.max_steps
+        log_every, max_steps, is_alone = (
+            context.log_every_n_steps,
+            self._bounds.max_steps,
+            self._world_size == 1,
+        )
         num_batches, move = self._feed.num_batches, mover(context, 0)
         every, is_total = self._every_batches(), self._settings.validation.every_n_epochs is None
         context.run.accumulate_grad_batches = progress.accumulate
@@ -228,14 +236,17 @@ class FitLoop:
             progress.batches, progress.steps = share.consumed, index + 1
             progress.seen += 1
             is_last = max_steps == progress.global_step or share.consumed == num_batches
-            is_logging = (progress.global_step % log_every == 0 and progress.global_step != step) or is_last
-            if is_logging and world_size > 1:
-                results.reduce_step()
+            is_logging = is_last or (progress.global_step % log_every == 0 and progress.global_step != step)
+            if not is_alone:
+                self._tell()
+            if is_logging:
+                self._log_step()
             for call in ends:
                 call(output, moved, index)
             if every and self._is_due_within(every, is_total=is_total):
                 self._validate()
-            if is_last or ((is_logging or world_size == 1) and self._wants_stop()):
+                is_logging = True
+            if is_last or ((is_logging or is_alone) and self._wants_stop()):
                 return share.consumed == num_batches
         if share is None and not progress.batches:
             raise _nothing_read(self._feed)
@@ -266,6 +277,25 @@ class FitLoop:
     def _wants_stop(self) -> bool:
         # One rank needs no talk about it, so the common case is one attribute.
         return (self._world_size > 1 or bool(self._context.run.should_stop)) and self._stops()
+
+    def _tell(self) -> None:
+        names = self._results.step_names()
+        self._check(self._pulse.step(names, self._results.word(names)))
+
+    def _check(self, wrong: list[tuple[str, ...]] | None) -> None:
+        if wrong is not None:
+            self._results.compare(wrong)
+
+    def _log_step(self) -> None:
+        """Reduce what the step logged over ranks, and write it."""
+        if self._world_size > 1:
+            names = self._results.step_names()
+            word = self._results.word(names)
+            pair = torch.tensor([word, -word], dtype=torch.int64, device=self._strategy.device)
+            high, negated_low = self._strategy.collectives.all_reduce(pair, "max").tolist()
+            self._check(None if high == -negated_low else [names])
+            self._results.reduce_step()
+        self._context.write(self._results.step_values)
 
 
 def _is_whole(interval: float) -> bool:

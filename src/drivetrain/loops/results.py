@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple, final
 
@@ -11,14 +12,17 @@ from drivetrain.base.errors import CollectiveError, ModuleError
 from drivetrain.base.text import listed
 from drivetrain.collectives.collectives import Collectives
 from drivetrain.data.seeds import mix
-from drivetrain.loops.slots import Slot, checked
+from drivetrain.loops.reduction import Entry, reduced
+from drivetrain.loops.slots import Slot, checked, fx_name, is_metric, read_fx
 from drivetrain.modules.run import LogOptions
 
 Phase = tuple[str, int]
 """A part of a run whose values belong together: (``train step``, 0), (``validation``, loader number)."""
+Key = tuple[Phase, str]
 
 TRAIN_STEP: Phase = ("train step", 0)
 TRAIN_EPOCH: Phase = ("train epoch", 0)
+_NUM_COMPARED = LogOptions._fields.index("batch_size")
 
 
 class Part(NamedTuple):
@@ -30,6 +34,15 @@ class Part(NamedTuple):
     """Whether this rank had batches; one without has no names to compare."""
 
 
+class Agreed(NamedTuple):
+    """What all ranks say of one name."""
+
+    said: LogOptions
+    on_step: bool
+    attribute: str
+    """Where the module holds the torchmetrics object; empty where it is a plain value."""
+
+
 @final
 class Results:
     """Takes what is logged on this rank; every reduction is one bundle of all names, in order.
@@ -38,16 +51,21 @@ class Results:
     once at its end. Before a bundle is reduced the ranks compare which names they have.
     """
 
-    def __init__(self, collectives: Collectives, device: torch.device) -> None:
-        self._collectives, self._device = collectives, device
+    def __init__(self, collectives: Collectives, device: torch.device, module: torch.nn.Module) -> None:
+        self._collectives, self._device, self._module = collectives, device, module
         self._world_size = collectives.world_size
         self._bar: set[str] = set()
-        self._slots: dict[tuple[Phase, str], Slot] = {}
+        self._slots: dict[Key, Slot] = {}
         self._phase: Phase = TRAIN_STEP
         self._in_step = True
         self._size = 1
         self._step = 0
         self._metrics: dict[str, torch.Tensor] = {}
+        self._unlogged: set[str] = set()
+        """Names that are not for loggers."""
+        self._local: set[str] = set()
+        """Names that are this rank's own."""
+        self._words: dict[tuple[str, ...], int] = {}
 
     def enter(self, phase: Phase, *, in_step: bool = False) -> None:
         """Say where the run is: what is logged from now on belongs there."""
@@ -60,9 +78,10 @@ class Results:
 
     def clear(self) -> None:
         """Forget everything: what a check before the fit logged."""
-        self._slots.clear()
-        self._metrics.clear()
-        self._bar.clear()
+        for slot in self._slots.values():
+            slot.reset()
+        for kept in (self._slots, self._metrics, self._bar, self._unlogged, self._local):
+            kept.clear()
 
     def at_batch(self, step: int, size: int) -> None:
         """Say how many samples the batch has that steps log about; 0 for a stand-in."""
@@ -73,63 +92,124 @@ class Results:
         key = (self._phase, name)
         slot = self._slots.get(key)
         if slot is None:
-            slot = self._slots[key] = self._opened(options)
-        elif slot.said[:4] != options[:4]:
-            raise _changed(name, slot.said, options)
+            slot = self._slots[key] = self._opened(name, value, options)
+        elif slot.said[:_NUM_COMPARED] != options[:_NUM_COMPARED]:
+            self._recheck(name, slot, options)
         weight = options.batch_size if options.batch_size is not None and self._size else self._size
-        slot.latest, slot.latest_weight, slot.step = checked(name, value), weight, self._step
-        if slot.on_epoch and weight:
-            slot.add(slot.latest, weight)
+        slot.latest_weight, slot.step = weight, self._step
+        if slot.metric is None:
+            slot.latest = checked(name, value, enable_graph=options.enable_graph)
+            if slot.on_epoch and weight:
+                kept = slot.latest
+                slot.add(
+                    kept.detach() if options.enable_graph and isinstance(kept, torch.Tensor) else kept, weight
+                )
+        elif slot.on_step:
+            slot.latest = _of_this_step(name, value)
 
-    def _opened(self, said: LogOptions) -> Slot:
+    def _opened(self, name: str, value: Any, said: LogOptions) -> Slot:
         is_train_step = self._in_step and self._phase == TRAIN_STEP
         on_step = is_train_step if said.on_step is None else said.on_step
         on_epoch = not is_train_step if said.on_epoch is None else said.on_epoch
-        return Slot(said, on_step=on_step, on_epoch=on_epoch)
+        slot = Slot(said, on_step=on_step, on_epoch=on_epoch)
+        slot.fx = read_fx("reduce_fx", said.reduce_fx)
+        if said.rank_fx is not None:
+            read_fx("rank_fx", said.rank_fx)
+        if is_metric(value):
+            slot.metric = value
+            slot.attribute = str(said.metric_attribute or self._attribute(name, value))
+        return slot
 
-    def reduce_step(self) -> None:
-        """Make the values of this step those of all ranks.
+    def _attribute(self, name: str, metric: Any) -> str:
+        for path, one in self._module.named_modules():
+            if one is metric:
+                return str(path)
+        raise ModuleError(
+            "module.log-value",
+            f"self.log({name!r}, ...) got a {type(metric).__name__} that the module does not hold",
+            values={"name": name, "module": type(self._module).__name__},
+            because="every rank, and a resumed run, has to find the metric's state by its name",
+            hint="assign it in __init__: self.accuracy = ..., or a torch.nn.ModuleDict of several",
+        )
+
+    def _recheck(self, name: str, slot: Slot, options: LogOptions) -> None:
+        """Accept options that only seem to differ: a function that was made anew, or is from a checkpoint."""
+        before, now = _plain(slot.said, slot.fx), _plain(options, read_fx("reduce_fx", options.reduce_fx))
+        if before[:_NUM_COMPARED] != now[:_NUM_COMPARED]:
+            raise _changed(name, before, now)
+        slot.said, slot.fx = options, read_fx("reduce_fx", options.reduce_fx)
+
+    def step_names(self) -> tuple[str, ...]:
+        """Return the names that this step logged and that all ranks share."""
+        step = self._step
+        return tuple(
+            name
+            for (phase, name), slot in self._slots.items()
+            if slot.step == step and phase == TRAIN_STEP and slot.on_step and _is_shared(slot.said)
+        )
+
+    def word(self, names: tuple[str, ...]) -> int:
+        """Return a number that any difference in the names changes, their order apart."""
+        word = self._words.get(names)
+        if word is None:
+            word = self._words[names] = mix(*"\n".join(sorted(names)).encode()) >> 1
+        return word
+
+    def compare(self, steps: list[tuple[str, ...]]) -> None:
+        """Raise for the first of several steps whose names differ over ranks.
 
         Collectives:
-            with several ranks, an all_reduce of 16 bytes and one of 16 bytes a name; every rank must call.
+            one gather of the names; every rank must call.
+        Raises:
+            CollectiveError [loop.logged-keys]: always.
+        """
+        everybody = self._collectives.all_gather_object([sorted(names) for names in steps])
+        for of_ranks in zip(*everybody, strict=True):
+            if any(names != of_ranks[0] for names in of_ranks):
+                raise _disagree(dict(enumerate(of_ranks)), "a step")
+
+    def reduce_step(self) -> None:
+        """Make the values of this step those of all ranks, whose names were compared before.
+
+        Collectives:
+            with several ranks, those of `reduced`; every rank must call.
         """
         if self._world_size == 1:
             return
-        found = {
-            name: slot
-            for (phase, name), slot in sorted(self._slots.items())
-            if phase == TRAIN_STEP and slot.on_step and slot.step == self._step
-        }
-        word = mix(*"\n".join(found).encode()) >> 1
-        pair = torch.tensor([word, -word], dtype=torch.int64, device=self._device)
-        low = self._collectives.all_reduce(pair, "max").tolist()
-        if low[0] != -low[1]:
-            self._compare([*found], "this step")
-        if not found:
-            return
-        bundle = [
-            torch.as_tensor(one.latest, dtype=torch.float64, device=self._device) * one.latest_weight
-            if one.latest_weight
-            else self._zero()
-            for one in found.values()
-        ]
-        weights = torch.tensor(
-            [one.latest_weight for one in found.values()], dtype=torch.float64, device=self._device
-        )
-        sums = self._collectives.all_reduce(torch.cat([torch.stack(bundle), weights]), "sum")
-        means = sums[: len(bundle)] / sums[len(bundle) :]
-        for name, mean in zip(found, means.unbind(), strict=True):
-            self._metrics |= dict.fromkeys(_names(name, "step", is_both=found[name].on_epoch), mean)
+        names = sorted(self.step_names())
+        slots = [self._slots[TRAIN_STEP, name] for name in names]
+        entries = [_step_entry(slot) for slot in slots]
+        for name, slot, value in zip(
+            names, slots, reduced(entries, self._collectives, self._device), strict=True
+        ):
+            self._metrics |= dict.fromkeys(_names(name, "step", is_both=slot.on_epoch), value)
+        for (phase, name), slot in self._slots.items():
+            if phase == TRAIN_STEP and slot.step == self._step and slot.on_step and not _is_shared(slot.said):
+                if slot.said.rank_zero_only and self._collectives.rank:
+                    continue
+                known = _names(name, "step", is_both=slot.on_epoch)
+                self._metrics |= dict.fromkeys(known, torch.as_tensor(slot.latest))
+
+    def step_values(self) -> dict[str, torch.Tensor]:
+        """Return what this step logged for loggers."""
+        metrics = self.metrics()
+        found: dict[str, torch.Tensor] = {}
+        for (phase, name), slot in self._slots.items():
+            if phase == TRAIN_STEP and slot.step == self._step and slot.on_step and slot.said.logger:
+                known = _names(name, "step", is_both=slot.on_epoch)[0]
+                if known in metrics:
+                    found[known] = metrics[known]
+        return found
 
     def reduce_epoch(
         self, phases: Mapping[Phase, Part], *, keep: bool = False
     ) -> dict[Phase, dict[str, torch.Tensor]]:
-        """Return each phase's epoch values over all ranks, on the CPU, and begin its sums anew.
+        """Return each phase's epoch values over all ranks, on the CPU, and begin them anew.
 
-        With ``keep`` the sums go on: the epoch is not over, the run only stops in it.
+        With ``keep`` they go on: the epoch is not over, the run only stops in it.
 
         Collectives:
-            with several ranks, their names, and one all_reduce of 16 bytes a name; every rank must call.
+            with several ranks, their names, and those of `reduced`; every rank must call.
 
         Raises:
             CollectiveError [loop.logged-keys]: ranks that had batches logged different names.
@@ -137,38 +217,58 @@ class Results:
         here = {key: slot for key, slot in sorted(self._slots.items()) if key[0] in phases and slot.on_epoch}
         keys = self._agreed(here, phases)
         found: dict[Phase, dict[str, torch.Tensor]] = {phase: {} for phase in phases}
-        for key, mean in zip(keys, self._means([here.get(key) for key in keys]), strict=True):
-            phase, name = key
-            said, is_on_step = keys[key]
-            suffix = phases[phase].suffix if said[3] else ""
+        for (phase, name), value in self._epoch_values(here, keys).items():
+            said, is_on_step = keys[phase, name][:2]
+            suffix = phases[phase].suffix if said.add_dataloader_idx else ""
             for known in _names(name, "epoch", is_both=is_on_step):
-                found[phase][known + suffix] = mean
-            self._bar |= {name + suffix} if said[0] else set()
+                found[phase][known + suffix] = value
+            if not said.logger or is_on_step:
+                self._unlogged.add(name + suffix)
+            if not said.logger:
+                self._unlogged.add(f"{name}_epoch{suffix}")
+            self._bar |= {name + suffix} if said.prog_bar else set()
         for values in found.values():
             self._metrics |= values
         if not keep:
             self._forget(list(phases))
         return found
 
-    def _means(self, slots: list[Slot | None]) -> list[torch.Tensor]:
-        if not slots:
-            return []
-        pairs = [(0.0, 0.0) if slot is None else slot.sums() for slot in slots]
-        sums = torch.stack(
-            [torch.as_tensor(total, dtype=torch.float64, device=self._device) for total, _ in pairs]
-        )
-        weights = torch.tensor([weight for _, weight in pairs], dtype=torch.float64, device=self._device)
-        both = torch.cat([sums, weights])
-        if self._world_size > 1:
-            both = self._collectives.all_reduce(both, "sum")
-        return list((both[: len(slots)] / both[len(slots) :]).cpu().unbind())
+    def for_loggers(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return those epoch values that loggers are to get."""
+        return {name: value for name, value in values.items() if name not in self._unlogged}
+
+    def _epoch_values(self, here: Mapping[Key, Slot], keys: Mapping[Key, Agreed]) -> dict[Key, torch.Tensor]:
+        found: dict[Key, torch.Tensor] = {}
+        entries: dict[Key, Entry] = {}
+        for key, agreed in keys.items():
+            slot = here.get(key)
+            if agreed.attribute:
+                found[key] = self._computed(agreed.attribute, slot)
+            elif _is_shared(agreed.said):
+                entries[key] = _epoch_entry(slot, agreed.said)
+            elif slot is not None and not (agreed.said.rank_zero_only and self._collectives.rank):
+                found[key] = slot.value().cpu()
+        values = reduced(list(entries.values()), self._collectives, self._device)
+        if values:
+            found |= dict(zip(entries, torch.stack(values).cpu().unbind(), strict=True))
+        return {key: found[key] for key in keys if key in found}
+
+    def _computed(self, attribute: str, slot: Slot | None) -> torch.Tensor:
+        """Return what a torchmetrics object comes to; it gathers its own state from all ranks."""
+        metric: Any = slot.metric if slot is not None else self._module.get_submodule(attribute)
+        with warnings.catch_warnings():
+            # A rank that had no batches takes part with an empty state, which torchmetrics warns about.
+            warnings.filterwarnings(
+                "ignore", message=".*``compute`` method of metric.*", category=UserWarning
+            )
+            return torch.as_tensor(metric.compute()).detach().cpu()
 
     def _forget(self, phases: list[Phase]) -> None:
         for key in [key for key in self._slots if key[0] in phases]:
             slot = self._slots[key]
-            if slot.on_step:
+            if slot.on_epoch:
                 slot.reset()
-            else:
+            if not slot.on_step:
                 del self._slots[key]
 
     def metrics(self) -> dict[str, torch.Tensor]:
@@ -208,46 +308,79 @@ class Results:
     def load_state_dict(self, state: dict[str, Any], metrics: dict[str, torch.Tensor]) -> None:
         """Take up what a run had logged."""
         for name, kept in state.items():
-            self._slots[TRAIN_STEP, name] = Slot.from_state(kept, self._device)
+            metric = self._module.get_submodule(kept["attribute"]) if kept.get("attribute") else None
+            self._slots[TRAIN_STEP, name] = Slot.from_state(kept, self._device, metric)
         self._metrics = dict(metrics)
 
-    def _zero(self) -> torch.Tensor:
-        return torch.zeros((), dtype=torch.float64, device=self._device)
-
-    def _agreed(
-        self, here: Mapping[tuple[Phase, str], Slot], phases: Mapping[Phase, Part]
-    ) -> dict[tuple[Phase, str], tuple[LogOptions, bool]]:
+    def _agreed(self, here: Mapping[Key, Slot], phases: Mapping[Phase, Part]) -> dict[Key, Agreed]:
         """Return all names with their options, in order, once all ranks that ran a phase have the same."""
-        mine = {key: (slot.said, slot.on_step) for key, slot in here.items()}
+        mine = {key: Agreed(slot.said, slot.on_step, slot.attribute) for key, slot in here.items()}
         if self._world_size == 1:
             return mine
-        plain = [(phase, name, said, on_step) for (phase, name), (said, on_step) in mine.items()]
+        plain = [(*key, agreed) for key, agreed in mine.items()]
         everybody = self._collectives.all_gather_object(([phases[phase].ran for phase in phases], plain))
         for index, phase in enumerate(phases):
             names = {
-                rank: [row[1] for row in rows if row[0] == phase]
+                rank: [row[1] for row in rows if row[0] == phase and _is_shared(row[2].said)]
                 for rank, (ran, rows) in enumerate(everybody)
                 if ran[index]
             }
             if any(found != next(iter(names.values())) for found in names.values()):
                 raise _disagree(names, "this epoch")
-        union = {(row[0], row[1]): (row[2], row[3]) for _, rows in everybody for row in rows}
+        union = {(row[0], row[1]): row[2] for _, rows in everybody for row in rows}
         return dict(sorted(union.items(), key=lambda pair: pair[0]))
 
-    def _compare(self, names: list[str], when: str) -> None:
-        everybody = self._collectives.all_gather_object(names)
-        raise _disagree(dict(enumerate(everybody)), when)
+
+def _is_shared(said: LogOptions) -> bool:
+    return said.sync_dist and not said.rank_zero_only
+
+
+def _step_entry(slot: Slot) -> Entry:
+    fx = slot.fx if slot.said.rank_fx is None else read_fx("rank_fx", slot.said.rank_fx)
+    if not slot.latest_weight and slot.metric is None:
+        return Entry(fx, None)  # a stand-in's value is nobody's
+    weight = slot.latest_weight if fx == "mean" and slot.metric is None else 1.0
+    return Entry(fx, torch.as_tensor(slot.latest).double() * weight if fx == "mean" else slot.latest, weight)
+
+
+def _epoch_entry(slot: Slot | None, said: LogOptions) -> Entry:
+    fx = read_fx("reduce_fx", said.reduce_fx)
+    if said.rank_fx is None:
+        return Entry(fx, None, 0.0) if slot is None else Entry(fx, *slot.partial())
+    total = None if slot is None or slot.partial()[0] is None else slot.value()
+    return Entry(read_fx("rank_fx", said.rank_fx), total)
+
+
+def _of_this_step(name: str, metric: Any) -> torch.Tensor:
+    """Return a torchmetrics object's value of this batch, which its forward has left."""
+    value = getattr(metric, "_forward_cache", None)
+    if value is None:
+        raise ModuleError(
+            "module.log-value",
+            f"self.log({name!r}, ..., on_step=True) got a {type(metric).__name__} without this step's value",
+            values={"name": name, "metric": type(metric).__name__},
+            because="a metric has a value of one step when it was called, not when it was updated",
+            hint=f"call it: self.{name}(predictions, target), or log it with on_step=False, on_epoch=True",
+        )
+    return torch.as_tensor(value).detach()
 
 
 def _names(name: str, kind: str, *, is_both: bool) -> list[str]:
     return [f"{name}_{kind}", name] if is_both else [name]
 
 
+def _plain(said: LogOptions, fx: Any) -> LogOptions:
+    """Return options with functions by their names, as they can be compared."""
+    rank_fx = said.rank_fx
+    known = fx_name(read_fx("rank_fx", rank_fx)) if callable(rank_fx) else rank_fx or ""
+    return said._replace(reduce_fx=fx_name(fx), rank_fx=known)
+
+
 def _changed(name: str, before: LogOptions, now: LogOptions) -> ModuleError:
     changes = {
         field: (old, new)
         for field, old, new in zip(now._fields, before, now, strict=True)
-        if old != new and field != "batch_size"
+        if old != new and field not in ("batch_size", "metric_attribute")
     }
     return ModuleError(
         "module.log-options",
@@ -268,5 +401,5 @@ def _disagree(names: dict[int, list[str]], when: str) -> CollectiveError:
         f"rank {listed(first[1])} did not log {first[0]!r} in {when}, other ranks did",
         values={name: f"missing on rank {listed(ranks)}" for name, ranks in missing.items()},
         because="a logged value is one over all ranks, so every rank logs the same names",
-        hint="call self.log on every rank, without an `if` on the rank or on what the batch holds",
+        hint="log it on every rank, or say that it is one rank's: self.log(..., rank_zero_only=True)",
     )

@@ -1,8 +1,9 @@
-"""One logged value: its newest, and its running weighted sum over the epoch."""
+"""One logged value: its newest, and what is kept of the epoch."""
 
 from __future__ import annotations
 
-from typing import Any, final
+from collections.abc import Callable
+from typing import Any, TypeAlias, final
 
 import torch
 
@@ -13,18 +14,65 @@ _CHUNK = 256
 """Values that wait before they are summed: one small kernel for many steps. The sums of a resumed
 run fall on the same boundaries, so that they round alike."""
 
+Fx: TypeAlias = "str | Callable[[torch.Tensor], torch.Tensor]"
+"""An operation: ``mean``, ``sum``, ``min``, ``max``, or a function of all values as one tensor [n]."""
+
+_KNOWN: dict[Any, str] = {
+    torch.mean: "mean",
+    torch.sum: "sum",
+    sum: "sum",
+    torch.min: "min",
+    min: "min",
+    torch.max: "max",
+    max: "max",
+}
+NAMES = ("mean", "sum", "min", "max")
+
+
+def read_fx(argument: str, wanted: Any) -> Fx:
+    """Return an operation by its name, or the function itself.
+
+    Raises:
+        ModuleError [module.log-reduction]: it is neither.
+    """
+    if wanted in NAMES:
+        return str(wanted)
+    try:
+        known = _KNOWN.get(wanted)
+    except TypeError:  # not hashable
+        known = None
+    if known is not None:
+        return known
+    if callable(wanted):
+        return wanted  # type: ignore[no-any-return]  # a function of the user's
+    raise ModuleError(
+        "module.log-reduction",
+        f"self.log(..., {argument}={wanted!r})",
+        values={argument: wanted},
+        because=f"an operation is one of {', '.join(NAMES)}, or a function of a tensor with all values",
+        hint=f"pass {argument}='mean'",
+    )
+
+
+def fx_name(fx: Fx) -> str:
+    """Return an operation's name, as ranks compare it and checkpoints keep it."""
+    return fx if isinstance(fx, str) else getattr(fx, "__qualname__", type(fx).__name__)
+
 
 @final
 class Slot:
-    """One name in one phase. Values stay tensors; sums are taken when a chunk is full or somebody reads."""
+    """One name in one phase. Values stay tensors, combined when a chunk is full or somebody reads."""
 
     __slots__ = (
-        "_sum",
+        "_total",
         "_values",
         "_weight",
         "_weights",
+        "attribute",
+        "fx",
         "latest",
         "latest_weight",
+        "metric",
         "on_epoch",
         "on_step",
         "said",
@@ -33,6 +81,11 @@ class Slot:
 
     def __init__(self, said: LogOptions, *, on_step: bool, on_epoch: bool) -> None:
         self.said, self.on_step, self.on_epoch = said, on_step, on_epoch
+        self.fx: Fx = said.reduce_fx
+        self.metric: Any = None
+        """The torchmetrics object that keeps the epoch itself, where one was logged."""
+        self.attribute = ""
+        """Where the module holds it."""
         self.latest: Any = None
         self.latest_weight = 0.0
         self.step = -1
@@ -42,54 +95,131 @@ class Slot:
         """Forget the epoch."""
         self._values: list[Any] = []
         self._weights: list[float] = []
-        self._sum: Any = 0.0
+        self._total: Any = None
         self._weight = 0.0
+        if self.metric is not None:
+            self.metric.reset()
 
     def add(self, value: Any, weight: float) -> None:
-        """Take a value into the epoch's mean."""
+        """Take a value into the epoch; its weight counts in a mean."""
         self._values.append(value)
         self._weights.append(weight)
-        if len(self._values) == _CHUNK:
-            self._sum, self._weight = self.sums()
+        if len(self._values) == _CHUNK and isinstance(self.fx, str):
+            self._total, self._weight = self.partial()
             self._values, self._weights = [], []
 
-    def sums(self) -> tuple[Any, float]:
-        """Return the weighted sum (float64) and the weights' sum so far."""
-        if not self._values:
-            return self._sum, self._weight
-        values = _stacked(self._values)
-        weights = torch.tensor(self._weights, dtype=torch.float64, device=values.device)
-        return self._sum + (values * weights).sum(), self._weight + sum(self._weights)
+    def partial(self) -> tuple[Any, float]:
+        """Return the epoch so far on this rank, in float64, and the sum of its weights.
 
-    def mean(self) -> torch.Tensor:
-        """Return this rank's mean so far."""
-        total, weight = self.sums()
-        return torch.as_tensor(total, dtype=torch.float64) / max(weight, 1e-300)
+        For a mean it is the weighted sum; for a function, all values in a row.
+        """
+        if not self._values:
+            return self._total, self._weight
+        values = _stacked(self._values)
+        if not isinstance(self.fx, str):
+            return values, float(len(values))
+        weight = self._weight + sum(self._weights)
+        if self.fx == "mean":
+            found = (values * torch.tensor(self._weights, dtype=torch.float64, device=values.device)).sum()
+        else:
+            found = getattr(torch, self.fx)(values)
+        if self._total is None:
+            return found, weight
+        if self.fx in ("mean", "sum"):
+            return self._total + found, weight
+        return getattr(torch, f"{self.fx}imum")(self._total, found), weight
+
+    def value(self) -> torch.Tensor:
+        """Return this rank's value of the epoch so far."""
+        return finished(self.fx, *self.partial())
 
     def state_dict(self) -> dict[str, Any]:
         """Return the epoch so far, exactly, as plain data."""
+        rank_fx = self.said.rank_fx
+        plain = self.said._replace(
+            reduce_fx=fx_name(self.fx), rank_fx=None if rank_fx is None else fx_name(rank_fx)
+        )
         return {
-            "said": list(self.said),
+            "said": list(plain),
             "on_step": self.on_step,
             "on_epoch": self.on_epoch,
             "values": _stacked(self._values).cpu() if self._values else None,
             "weights": list(self._weights),
-            "sum": torch.as_tensor(self._sum, dtype=torch.float64).cpu(),
+            "total": None if self._total is None else torch.as_tensor(self._total, dtype=torch.float64).cpu(),
             "weight": self._weight,
-            "latest": None if self.latest is None else torch.as_tensor(self.latest).cpu(),
+            "latest": None if self.latest is None else torch.as_tensor(self.latest).detach().cpu(),
             "latest_weight": self.latest_weight,
+            "attribute": self.attribute,
+            "metric": None if self.metric is None else _metric_state(self.metric),
         }
 
     @classmethod
-    def from_state(cls, state: dict[str, Any], device: torch.device) -> Slot:
-        """Make a slot from what `state_dict` returned."""
+    def from_state(cls, state: dict[str, Any], device: torch.device, metric: Any = None) -> Slot:
+        """Make a slot from what `state_dict` returned; a function is known again when it is logged with."""
         slot = cls(LogOptions(*state["said"]), on_step=state["on_step"], on_epoch=state["on_epoch"])
         slot._values = [] if state["values"] is None else list(state["values"].to(device).unbind())
         slot._weights = list(state["weights"])
-        slot._sum, slot._weight = state["sum"].to(device), state["weight"]
+        slot._total = None if state["total"] is None else state["total"].to(device)
+        slot._weight = state["weight"]
         slot.latest = None if state["latest"] is None else state["latest"].to(device)
         slot.latest_weight = state["latest_weight"]
+        if metric is not None:
+            slot.metric, slot.attribute = metric, state["attribute"]
+            _load_metric(metric, state["metric"], device)
         return slot
+
+
+def finished(fx: Fx, total: Any, weight: float) -> torch.Tensor:
+    """Return the value of an epoch of one rank; nan where it has none."""
+    if total is None:
+        return torch.tensor(torch.nan, dtype=torch.float64)
+    found: torch.Tensor = torch.as_tensor(total, dtype=torch.float64)
+    if not isinstance(fx, str):
+        return torch.as_tensor(fx(found), dtype=torch.float64)
+    return found.div(max(weight, 1e-300)) if fx == "mean" else found
+
+
+def merged(states: list[dict[str, Any]]) -> dict[str, Any]:
+    """Put one name's states of several ranks into one; what they come to together stays the same."""
+    first = {**states[0]}
+    fx = first["said"][LogOptions._fields.index("reduce_fx")]
+    slots = [Slot.from_state(state, torch.device("cpu")) for state in states]
+    if fx not in NAMES:
+        parts = [state["values"] for state in states if state["values"] is not None]
+        first["values"] = torch.cat(parts) if parts else None
+        first["weights"] = [weight for state in states for weight in state["weights"]]
+        return first
+    pairs = [slot.partial() for slot in slots]
+    known = [(total, weight) for total, weight in pairs if total is not None]
+    if known:
+        stack = torch.stack([torch.as_tensor(total) for total, _ in known])
+        first["total"] = getattr(torch, "sum" if fx in ("mean", "sum") else fx)(stack)
+        first["weight"] = sum(weight for _, weight in known)
+    first["values"], first["weights"] = None, []
+    return first
+
+
+def is_metric(value: Any) -> bool:
+    """Whether a value is a torchmetrics object, without importing torchmetrics."""
+    return isinstance(value, torch.nn.Module) and all(
+        callable(getattr(value, name, None)) for name in ("update", "compute", "reset")
+    )
+
+
+def _metric_state(metric: Any) -> dict[str, Any]:
+    state = {
+        name: [one.detach().cpu() for one in value] if isinstance(value, list) else value.detach().cpu()
+        for name, value in metric.metric_state.items()
+    }
+    return {"state": state, "updates": int(metric.update_count)}
+
+
+def _load_metric(metric: Any, kept: dict[str, Any], device: torch.device) -> None:
+    metric.reset()
+    for name, value in kept["state"].items():
+        moved = [one.to(device) for one in value] if isinstance(value, list) else value.to(device)
+        setattr(metric, name, moved)
+    metric._update_count = kept["updates"]  # noqa: SLF001 - torchmetrics has no public way to say it
 
 
 def _stacked(values: list[Any]) -> torch.Tensor:
@@ -102,13 +232,15 @@ def _stacked(values: list[Any]) -> torch.Tensor:
     return torch.stack([torch.as_tensor(one, dtype=torch.float64, device=device) for one in values])
 
 
-def checked(name: str, value: Any) -> Any:
-    """Return a value that may be kept: a number, or a detached scalar tensor that nobody will change.
+def checked(name: str, value: Any, *, enable_graph: bool = False) -> Any:
+    """Return a value that may be kept: a number, or a scalar tensor that nobody will change.
 
     Raises:
         ModuleError [module.log-value]: anything else.
     """
     if isinstance(value, torch.Tensor) and value.numel() == 1:
+        if enable_graph:
+            return value.reshape(())
         # The result of a computation is detached; a leaf, which may be a buffer, is copied.
         kept = value.detach() if value.grad_fn is not None else value.detach().clone()
         return kept.reshape(()) if kept.dim() else kept
@@ -124,6 +256,6 @@ def checked(name: str, value: Any) -> Any:
         "module.log-value",
         f"self.log({name!r}, ...) got a {type(value).__name__}{shape}",
         values={"name": name, "value": value},
-        because="a logged value is a number or a tensor with one element",
+        because="a logged value is a number, a tensor with one element, or a torchmetrics object",
         hint="reduce it first: value.mean()",
     )

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 from typing_extensions import Self
 
-from drivetrain.base.errors import CheckpointError
+from drivetrain.base.errors import CheckpointError, ModuleError
 from drivetrain.checkpoint_io.local import LocalCheckpointIO
 from drivetrain.events import unused
 from drivetrain.modules.attached import outside
@@ -68,31 +68,71 @@ class Module(Optimizing):
     def predict_dataloader(self) -> Any:
         """Return the loader to predict on, or a list of them."""
 
-    def log(
+    def log(  # noqa: PLR0917 - the order that users of such modules know
         self,
         name: str,
         value: Any,
         prog_bar: bool = False,
-        *,
+        logger: bool = True,
         on_step: bool | None = None,
         on_epoch: bool | None = None,
-        batch_size: int | None = None,
+        reduce_fx: Any = "mean",
+        enable_graph: bool = False,
+        sync_dist: bool = True,
+        sync_dist_group: None = None,
         add_dataloader_idx: bool = True,
+        batch_size: int | None = None,
+        metric_attribute: str | None = None,
+        rank_zero_only: bool = False,
+        *,
+        rank_fx: Any = None,
     ) -> None:
-        """Note a value; nothing is computed or sent before someone reads it.
+        """Note a value: a number, a tensor with one element, or a torchmetrics object.
 
-        Over an epoch, values are averaged, weighted by ``batch_size``, over all steps of all ranks.
-        In `training_step` the step's value is kept by default, elsewhere the epoch's mean.
+        Nothing is computed, and nothing leaves the device, before someone reads it. In `training_step` the
+        step's value is kept by default, elsewhere the epoch's; ``on_step`` and ``on_epoch`` say otherwise.
+
+        ``reduce_fx`` makes the epoch's value of the steps': ``mean`` (weighted by ``batch_size``, by default
+        the batch's own), ``sum``, ``min``, ``max``, or a function of all values as one tensor. ``rank_fx``
+        makes one value of the ranks'; by default the same operation over all steps of all ranks, exactly.
+        ``sync_dist=False`` keeps each rank's own; with ``rank_zero_only`` only rank 0's counts.
+
+        Collectives:
+            none here: all names are reduced together, after the steps that are logged and after an epoch.
 
         Raises:
             ModuleError [module.log-outside]: no run is going on.
-            ModuleError [module.log-value]: not a number, not a tensor with one element.
+            ModuleError [module.log-value]: none of the kinds of values.
             ModuleError [module.log-options]: the name was logged with other options before.
+            ModuleError [module.log-reduction]: no such operation, or a group of ranks.
+            CollectiveError [loop.logged-keys]: ranks log different names; raised by the loop, after the step.
         """
         recorder = self._recorder
         if recorder is None:
             raise outside(self, f"self.log({name!r}, ...)", "module.log-outside")
-        recorder.log(name, value, LogOptions(prog_bar, on_step, on_epoch, add_dataloader_idx, batch_size))
+        if sync_dist_group is not None:
+            raise ModuleError(
+                "module.log-reduction",
+                f"self.log({name!r}, ..., sync_dist_group={sync_dist_group!r})",
+                values={"sync_dist_group": sync_dist_group},
+                because="a logged value is one over all ranks, or each rank's own",
+                hint="leave it out, or reduce the value over the group before it is logged",
+            )
+        options = LogOptions(
+            prog_bar,
+            logger,
+            on_step,
+            on_epoch,
+            add_dataloader_idx,
+            reduce_fx,
+            rank_fx,
+            sync_dist,
+            rank_zero_only,
+            enable_graph,
+            batch_size,
+            metric_attribute,
+        )
+        recorder.log(name, value, options)
 
     def log_dict(self, dictionary: Mapping[str, Any], prog_bar: bool = False, **options: Any) -> None:
         """Note several values with the same options."""

@@ -173,7 +173,14 @@ class LogOptions(NamedTuple):
     """How one value is to be kept: what ``self.log`` was told."""
 
     prog_bar: bool = False
+    logger: bool = True
     on_step: bool | None = None
     on_epoch: bool | None = None
     add_dataloader_idx: bool = True
+    reduce_fx: Any = "mean"
+    rank_fx: Any = None
+    sync_dist: bool = True
+    rank_zero_only: bool = False
+    enable_graph: bool = False
     batch_size: int | None = None
+    metric_attribute: str | None = None

@@ -274,7 +274,7 @@ def _on_rank(
             log_every_n_steps=request.settings.log_every_n_steps,
             inference_mode=request.settings.inference_mode,
             events=Dispatcher(trainer, module, trainer.callbacks),
-            results=Results(strategy.collectives, strategy.device),
+            results=Results(strategy.collectives, strategy.device, module),
         )
         trainer._module, trainer._context, trainer._is_live = module, context, True
         trainer._fitted = context if request.stage == "fit" else trainer._fitted

@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+import torch
+
+from drivetrain.collectives.single import SingleCollectives
+from drivetrain.loops.pulse import Pulse
+
+
+def test_one_rank_always_agrees_with_itself_and_tells_less_often_when_steps_are_short() -> None:
+    pulse = Pulse(SingleCollectives(), torch.device("cpu"))
+    found = [pulse.step(("a",), 7) for _ in range(1000)]
+    assert found == [None] * 1000
+    assert pulse._every > 1
+    assert pulse.finish() is None
+    assert pulse.read() is None
+    assert pulse._history == []

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+import pytest
+import torch
+import torchmetrics
+from torch.utils.data import DataLoader
+
+import drivetrain as dt
+from tests.loops.models import Regression, data, loader, quiet
+
+pytestmark = pytest.mark.ranks
+
+OPERATIONS: dict[str, dict[str, Any]] = {
+    "mean": {},
+    "sum": {"reduce_fx": "sum"},
+    "min": {"reduce_fx": min},
+    "max": {"reduce_fx": "max"},
+    "median": {"reduce_fx": torch.median},
+    "largest_mean": {"reduce_fx": "mean", "rank_fx": "max"},
+    "own": {"sync_dist": False},
+    "first": {"rank_zero_only": True},
+}
+
+
+class Logs(Regression):
+    """Logs the number of each batch's first sample, in every way; the batches have 4, 4, ..., 3 samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[dict[str, float]] = []
+        self.error = torchmetrics.MeanSquaredError()
+        self.most = torchmetrics.MaxMetric()
+
+    def training_step(self, batch, batch_idx):
+        first = batch[0][0, 0] * 39
+        for name, options in OPERATIONS.items():
+            self.log(name, first, on_step=True, on_epoch=True, **options)
+        self.error(batch[0][:, 0], batch[1][:, 0])
+        self.log("error", self.error, on_step=True, on_epoch=True)
+        return self.loss(batch)
+
+    def validation_step(self, batch, batch_idx):
+        self.most.update(batch[0][:, 0])
+        self.log("most", self.most)
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.seen.append({name: float(value) for name, value in self.trainer.callback_metrics.items()})
+
+
+def test_every_operation_gives_its_value_over_all_ranks() -> None:
+    # 10 batches on two ranks: step k has the batches 2k and 2k + 1, whose first samples are 8k and 8k + 4.
+    module, samples = Logs(), data(39)[:]
+    # The validation has one batch, so one of the ranks has none.
+    trainer = quiet(devices=2, strategy="ddp", max_epochs=1, log_every_n_steps=1)
+    metrics = trainer.fit(module, loader(39), DataLoader(data(39), 39)).metrics
+
+    firsts = [float(4 * index) for index in range(10)]
+    sizes = [4] * 9 + [3]
+    even, odd = firsts[::2], firsts[1::2]
+    expected = {
+        "mean": sum(first * size for first, size in zip(firsts, sizes, strict=True)) / 39,
+        "sum": sum(firsts),
+        "min": 0.0,
+        "max": 36.0,
+        "median": statistics.median_low(firsts),
+        "largest_mean": max(sum(even) / 5, sum(o * s for o, s in zip(odd, sizes[1::2], strict=True)) / 19),
+        "own": sum(even) / 5,
+        "first": sum(even) / 5,
+        "error": ((samples[0][:, 0] - samples[1][:, 0]) ** 2).mean().item(),
+    }
+    for name, value in expected.items():
+        assert metrics[f"{name}_epoch"] == pytest.approx(value, rel=1e-5), name
+        assert metrics[name] == metrics[f"{name}_epoch"]
+    assert metrics["most"] == pytest.approx(38 / 39)
+    second = module.seen[1]  # batches 2 and 3: 8 and 12
+    steps = {
+        "mean": 10,
+        "sum": 20,
+        "min": 8,
+        "max": 12,
+        "median": 8,
+        "largest_mean": 12,
+        "own": 8,
+        "first": 8,
+    }
+    assert {name: second[f"{name}_step"] for name in steps} == pytest.approx(steps)
+    last = module.seen[-1]  # 4 samples and 3
+    assert last["mean_step"] == pytest.approx((32 * 4 + 36 * 3) / 7)
+    assert module.error.update_count == 0
+
+
+class Differs(Regression):
+    """Logs another name on one rank, at one step that is not logged."""
+
+    def training_step(self, batch, batch_idx):
+        name = "extra" if self.global_rank and batch_idx == 2 else "loss"
+        self.log(name, 1.0)
+        return self.loss(batch)
+
+
+def test_other_names_on_one_rank_are_an_error_at_once() -> None:
+    steps: list[int] = []
+
+    class Counts(dt.Callback):
+        def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+            steps.append(batch_idx)
+
+    trainer = quiet(devices=2, strategy="ddp", max_epochs=1, log_every_n_steps=50, callbacks=Counts())
+    with pytest.raises(dt.CollectiveError) as caught:
+        trainer.fit(Differs(), loader(400))
+    assert caught.value.code == "loop.logged-keys"
+    assert "rank 0 did not log 'extra' in a step" in str(caught.value)
+    assert "loss" in str(caught.value)
+    assert steps[-1] < 49  # before the step whose values are written
+
+
+class StopsOnOne(dt.Callback):
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        if trainer.global_rank == 1 and batch_idx == 2:
+            trainer.should_stop = True
+
+
+def test_a_stop_that_one_rank_wants_comes_at_the_next_step_that_is_logged() -> None:
+    trainer = quiet(devices=2, strategy="ddp", max_epochs=3, log_every_n_steps=50, callbacks=StopsOnOne())
+    result = trainer.fit(Regression(), loader(400))
+    assert (result.steps, result.stopped_early) == (50, True)
