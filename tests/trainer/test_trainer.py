@@ -130,3 +130,24 @@ def test_objects_take_the_place_of_names() -> None:
     trainer.fit(Regression(), loader())
     assert trainer.plan.precision == "bf16-mixed"
     assert trainer._fitted.strategy.checkpoint_io is storage
+
+
+def test_flags_may_be_others_for_one_call(tmp_path) -> None:
+    trainer = quiet(devices=2, strategy="ddp", max_epochs=1)
+    worlds: list[tuple[int, str]] = []
+
+    class Looks(Regression):
+        def on_test_start(self):
+            worlds.append((self.trainer.world_size, self.trainer.plan.strategy.name))
+
+    module = Looks()
+    assert trainer.test(module, loader(5), strategy="single")[0]["count"] == pytest.approx((16 + 1) / 5)
+    trainer.test(module, loader(5), devices=1)
+    assert worlds == [(1, "single"), (1, "ddp")]
+    assert trainer.world_size == 2
+    with pytest.raises(dt.PlanError, match=r"plan.strategy-world"):
+        trainer.test(module, loader(5), strategy="single", devices=2)
+    with pytest.raises(dt.PlanError, match=r"plan.devices-value"):
+        trainer.test(module, loader(5), devices=0)
+    with pytest.raises(dt.TrainerError, match="did you mean 'devices'"):
+        trainer.test(module, loader(5), device=1)

@@ -34,9 +34,8 @@ from drivetrain.trainer.arguments import (
     translated,
     with_own,
 )
+from drivetrain.trainer.overrides import FLAGS, plan_call
 from drivetrain.trainer.view import View, no_run
-
-_NUM_FLAGS = 9
 
 
 @final
@@ -106,14 +105,14 @@ class Trainer(View):
         given = {name: value for name, value in locals().items() if name not in ("self", "legacy")}
         defaults = {name: one.default for name, one in inspect.signature(Trainer).parameters.items()}
         check_names(legacy, given)
-        flags = {name: given.pop(name) for name in list(given)[:_NUM_FLAGS]}
-        found = plan_for({**flags, **legacy}, caller="Trainer")
+        flags = {name: given.pop(name) for name in FLAGS} | legacy
+        found = plan_for(flags, caller="Trainer")
         old = dict(found.trainer_arguments)
         self._resume_from: Any = old.pop("resume_from_checkpoint", None)
         given |= translated(old, given, defaults)
         if given["logger"]:
             raise later("logger", given["logger"])
-        super().__init__(found, read_settings(given), read_callbacks(given))
+        super().__init__(flags, found, read_settings(given), read_callbacks(given))
 
     def fit(
         self,
@@ -124,11 +123,13 @@ class Trainer(View):
         ckpt_path: str | os.PathLike[str] | None = None,
         *,
         weights_only: bool = True,
+        **flags: Any,
     ) -> FitResult:
         """Train the model; with ``ckpt_path`` go on where that run stood, exactly.
 
         KeyboardInterrupt ends it: it is raised again, ``trainer.interrupted`` is True, and the module,
-        its optimizer and `save_checkpoint` have the state of the last step.
+        its optimizer and `save_checkpoint` have the state of the last step. ``flags`` are those of the plan
+        that are other than the Trainer's for this call: ``trainer.test(model, strategy="single")``.
 
         Raises:
             TrainerError [trainer.data-twice]: loaders and a data module are both given.
@@ -141,7 +142,7 @@ class Trainer(View):
         started = time.monotonic()
         try:
             stopped = self._run(
-                "fit", model, datamodule, train_dataloaders, ckpt_path, val_dataloaders, weights_only
+                "fit", flags, model, datamodule, train_dataloaders, ckpt_path, val_dataloaders, weights_only
             )
         except KeyboardInterrupt:
             self.interrupted = True
@@ -167,11 +168,12 @@ class Trainer(View):
         datamodule: DataModule | None = None,
         *,
         weights_only: bool = True,
+        **flags: Any,
     ) -> list[dict[str, float]]:
         """Run the validation loop once; return what was logged, a dict a loader, on every rank."""
         check_data(datamodule, dataloaders)
         found: list[dict[str, float]] = self._run(
-            "validate", model, datamodule, dataloaders, ckpt_path, None, weights_only
+            "validate", flags, model, datamodule, dataloaders, ckpt_path, None, weights_only
         )
         return found
 
@@ -183,11 +185,12 @@ class Trainer(View):
         datamodule: DataModule | None = None,
         *,
         weights_only: bool = True,
+        **flags: Any,
     ) -> list[dict[str, float]]:
         """Run the test loop once; return what was logged, a dict a loader, on every rank."""
         check_data(datamodule, dataloaders)
         found: list[dict[str, float]] = self._run(
-            "test", model, datamodule, dataloaders, ckpt_path, None, weights_only
+            "test", flags, model, datamodule, dataloaders, ckpt_path, None, weights_only
         )
         return found
 
@@ -199,13 +202,16 @@ class Trainer(View):
         ckpt_path: str | os.PathLike[str] | None = None,
         *,
         weights_only: bool = True,
+        **flags: Any,
     ) -> list[Any]:
         """Return predict_step's output for every batch, in the loader's order, on the CPU.
 
         With several loaders, a list for each.
         """
         check_data(datamodule, dataloaders)
-        found: list[Any] = self._run("predict", model, datamodule, dataloaders, ckpt_path, None, weights_only)
+        found: list[Any] = self._run(
+            "predict", flags, model, datamodule, dataloaders, ckpt_path, None, weights_only
+        )
         return found
 
     def save_checkpoint(self, filepath: str | os.PathLike[str], weights_only: bool = False) -> None:
@@ -224,6 +230,7 @@ class Trainer(View):
     def _run(
         self,
         stage: str,
+        flags: Mapping[str, Any],
         model: Module | None,
         datamodule: DataModule | None,
         loaders: Any,
@@ -232,21 +239,28 @@ class Trainer(View):
         weights_only: bool,
     ) -> Any:
         module = check_model(self._module if model is None else model)
-        check(self._plan, self._catalogue, self._objects)
-        self.callbacks = with_own(self._given_callbacks, module)
-        check_objects(module, self.callbacks, Callback)
-        request = Request(
-            stage=stage,
-            settings=self._settings,
-            loaders=loaders,
-            val_loaders=val_loaders,
-            ckpt_path=as_path(ckpt_path, newest_path(self.callbacks)),
-            weights_only=weights_only,
-            is_external=self._plan.launcher == "external",
-        )
-        self._module, self._context = module, None
-        launcher = build_launcher(self._plan, self._catalogue, self._objects)
-        return launcher.launch(self._plan, functools.partial(_on_rank, self, module, datamodule, request))
+        before = self._resolution
+        if flags:
+            self._resolution = plan_call(self._flags, flags, stage)
+        try:
+            found = self._resolution
+            check(found.plan, found.catalogue, found.objects)
+            self.callbacks = with_own(self._given_callbacks, module)
+            check_objects(module, self.callbacks, Callback)
+            request = Request(
+                stage=stage,
+                settings=self._settings,
+                loaders=loaders,
+                val_loaders=val_loaders,
+                ckpt_path=as_path(ckpt_path, newest_path(self.callbacks)),
+                weights_only=weights_only,
+                is_external=found.plan.launcher == "external",
+            )
+            self._module, self._context = module, None
+            launcher = build_launcher(found.plan, found.catalogue, found.objects)
+            return launcher.launch(found.plan, functools.partial(_on_rank, self, module, datamodule, request))
+        finally:
+            self._resolution = before
 
 
 def _on_rank(
@@ -261,7 +275,8 @@ def _on_rank(
     What the process was doing is forgotten only when all went well: a failure's report reads it.
     """
     HERE.clear()
-    strategy = build_strategy(trainer._plan, trainer._catalogue, trainer._objects, place)
+    found = trainer._resolution
+    strategy = build_strategy(found.plan, found.catalogue, found.objects, place)
     try:
         strategy.open()
         context = Context(

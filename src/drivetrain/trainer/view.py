@@ -25,8 +25,16 @@ from drivetrain.strategies.strategy import Strategy
 class View:
     """The state of a Trainer, and questions about it."""
 
-    def __init__(self, found: Resolution, settings: Settings, callbacks: list[Callback]) -> None:
-        self._plan, self._objects, self._catalogue = found.plan, dict(found.objects), found.catalogue
+    def __init__(
+        self,
+        flags: Mapping[str, Any],
+        found: Resolution,
+        settings: Settings,
+        callbacks: list[Callback],
+    ) -> None:
+        self._flags = flags
+        self._resolution = found
+        """What the flags came to; during a call with flags of its own, what those came to."""
         self._settings = settings
         self._given_callbacks = callbacks
         self.callbacks = callbacks
@@ -51,28 +59,28 @@ class View:
     @property
     def plan(self) -> Plan:
         """What was decided, and why: ``print(trainer.plan.explain())``."""
-        return self._plan
+        return self._resolution.plan
 
     @property
     def _ranks(self) -> Ranks:
         if self._context is not None:
             return self._context.strategy.ranks
-        return ranks_here(self._plan, self._catalogue, self._objects)
+        return ranks_here(self._resolution.plan, self._resolution.catalogue, self._resolution.objects)
 
     @property
     def world_size(self) -> int:
         """Number of ranks."""
-        return self._plan.world_size
+        return self._resolution.plan.world_size
 
     @property
     def num_nodes(self) -> int:
         """Number of machines."""
-        return self._plan.num_nodes
+        return self._resolution.plan.num_nodes
 
     @property
     def num_devices(self) -> int:
         """Devices (on CPU: processes) of each machine."""
-        return self._plan.num_devices
+        return self._resolution.plan.num_devices
 
     @property
     def global_rank(self) -> int:
