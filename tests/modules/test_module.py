@@ -96,3 +96,79 @@ def test_predict_step_defaults_to_forward_of_the_inputs() -> None:
     batch = data(4)[:]
     assert torch.equal(module.predict_step(batch, 0), module(batch[0]))
     assert torch.equal(module.predict_step(batch[0], 0), module(batch[0]))
+
+
+def test_first_hyperparameters_stay_when_later_ones_change() -> None:
+    module = Regression()
+    module.hparams.lr = 5.0
+    assert module.hparams_initial.lr == 0.01
+    module.save_hyperparameters({"secret": 1}, logger=False)
+    assert module._unlogged_hparams == {"secret"}
+
+
+def test_freezing_and_loading_a_part() -> None:
+    module = Regression()
+    module.freeze()
+    assert not any(one.requires_grad or module.training for one in module.parameters())
+    module.unfreeze()
+    assert all(one.requires_grad and module.training for one in module.parameters())
+
+
+class Late(Regression):
+    """Makes a layer late; loads without it."""
+
+    strict_loading = False
+
+    def configure_model(self):
+        self.late = torch.nn.Linear(1, 1)
+
+
+def test_a_module_says_how_strictly_it_is_loaded(tmp_path) -> None:
+    path, trainer = tmp_path / "a.ckpt", quiet(max_epochs=1)
+    trainer.fit(Regression(), loader(8))
+    trainer.save_checkpoint(path)
+    assert Late.load_from_checkpoint(path).late.weight.shape == (1, 1)
+    trainer.test(Late(), loader(8), ckpt_path=path)
+    with pytest.raises(dt.CheckpointError, match=r"checkpoint.no-weights"):
+        Late.load_from_checkpoint(path, strict=True)
+
+
+class Asks(Regression):
+    """Asks the trainer what it knows of the run."""
+
+    def configure_optimizers(self):
+        self.total = self.trainer.estimated_stepping_batches
+        return super().configure_optimizers()
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        trainer = self.trainer
+        self.found = (
+            trainer.num_training_batches,
+            trainer.num_val_batches,
+            trainer.is_last_batch,
+            trainer.training,
+            trainer.enable_validation,
+            trainer.train_dataloader.batch_size,
+            trainer.precision,
+            trainer.device_ids,
+            trainer.node_rank,
+        )
+        self.gathered = self.all_gather({"x": torch.ones(2)})["x"].shape
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"max_epochs": 3}, 30),
+        ({"max_steps": 7}, 7),
+        ({"max_epochs": 3, "max_steps": 100}, 30),
+        ({"max_epochs": 3, "accumulate_grad_batches": 4}, 9),
+        ({"max_epochs": 3, "accumulate_grad_batches": {1: 2}}, 20),
+        ({"max_epochs": 3, "accumulate_grad_batches": 4, "accumulate_across_epochs": True}, 8),
+    ],
+)
+def test_the_number_of_steps_is_known_before_the_first(given: dict, expected: int) -> None:
+    module = Asks()
+    assert quiet(**given).fit(module, loader(39), loader(8)).steps == module.total == expected
+    assert module.found == (10, [2], True, True, True, 4, "32-true", [0], 0) or "max_steps" in given
+    assert module.gathered == (1, 2)

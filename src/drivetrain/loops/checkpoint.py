@@ -11,6 +11,7 @@ from drivetrain.base.errors import CheckpointError
 from drivetrain.loops import pending
 from drivetrain.loops.context import Context
 from drivetrain.loops.slots import merged
+from drivetrain.modules import DataModule
 from drivetrain.modules.hyperparameters import split_plain
 from drivetrain.modules.module import load_weights
 
@@ -30,6 +31,7 @@ def save(context: Context, path: str | os.PathLike[str], *, weights_only: bool, 
         "epoch": context.progress.epoch,
         "global_step": context.progress.global_step,
         "hyper_parameters": split_plain(context.module.hparams, ())[0],
+        "datamodule_hyper_parameters": _plain_of(context.datamodule),
         "drivetrain_version": __version__,
         "plan": context.run.plan.to_dict(),
     }
@@ -40,6 +42,10 @@ def save(context: Context, path: str | os.PathLike[str], *, weights_only: bool, 
         strategy.save(checkpoint, path)
     else:
         strategy.checkpoint_io.save(checkpoint, path)
+
+
+def _plain_of(datamodule: DataModule | None) -> dict[str, Any]:
+    return {} if datamodule is None else split_plain(datamodule.hparams, ())[0]
 
 
 def _training_state(context: Context, *, is_live: bool) -> dict[str, Any]:

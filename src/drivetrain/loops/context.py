@@ -54,6 +54,10 @@ class Context:
     """Hooks on the user's objects, which are taken off when the run ends."""
     num_training_batches: int | None = None
     """Steps of an epoch on this rank; None where the loader has no length."""
+    loaders: dict[str, list[Any]] = field(default_factory=dict)
+    """The user's loaders, by kind: train, val, test, predict."""
+    num_batches: dict[str, list[int | None]] = field(default_factory=dict)
+    """How many batches each of them has over all ranks, after the limit."""
     epoch_rng: dict[str, Any] | None = None
     """This rank's random state before the epoch's first batch, where a loader has to be replayed."""
     of_ranks: list[dict[str, Any]] = field(default_factory=list)

@@ -107,6 +107,8 @@ def _feeds(context: Context, settings: Settings, kind: str, sources: list[Any]) 
         )
         for source in sources
     ]
+    context.loaders[kind] = sources
+    context.num_batches[kind] = [feed.num_batches for feed in made]
     try:
         yield made
     finally:

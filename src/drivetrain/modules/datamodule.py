@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils.data import DataLoader, IterableDataset
+from typing_extensions import Self
 
 from drivetrain.base.tree import map_leaves
+from drivetrain.checkpoint_io.local import LocalCheckpointIO
 from drivetrain.events import unused
+from drivetrain.modules.hyperparameters import WithHyperparameters, made_from
 from drivetrain.modules.run import Run
 
 
-class DataModule:
+class DataModule(WithHyperparameters):
     """Override the loaders that are needed. They are called on every rank, after `setup`.
 
     A loader is written as for one device: the trainer shares its batches out.
@@ -73,3 +79,54 @@ class DataModule:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up what `state_dict` returned."""
+
+    @classmethod
+    def from_datasets(
+        cls,
+        train_dataset: Any = None,
+        val_dataset: Any = None,
+        test_dataset: Any = None,
+        predict_dataset: Any = None,
+        batch_size: int = 1,
+        num_workers: int = 0,
+        **kwargs: Any,
+    ) -> Self:
+        """Make a data module of datasets; each may be a list, for several loaders.
+
+        The training loader shuffles, unless its dataset is iterable; ``kwargs`` go to the class.
+        """
+
+        def load(dataset: Any, *, shuffle: bool = False) -> DataLoader[Any]:
+            shuffle = shuffle and not isinstance(dataset, IterableDataset)
+            return DataLoader(dataset, batch_size, shuffle=shuffle, num_workers=num_workers)
+
+        def loads(datasets: Any, *, shuffle: bool = False) -> Callable[[], Any]:
+            if isinstance(datasets, (list, tuple)):
+                return lambda: [load(one, shuffle=shuffle) for one in datasets]
+            return lambda: load(datasets, shuffle=shuffle)
+
+        made = cls(**kwargs)
+        for name, found in (
+            ("train", train_dataset),
+            ("val", val_dataset),
+            ("test", test_dataset),
+            ("predict", predict_dataset),
+        ):
+            if found is not None:
+                setattr(made, f"{name}_dataloader", loads(found, shuffle=name == "train"))
+        return made
+
+    @classmethod
+    def load_from_checkpoint(
+        cls,
+        checkpoint_path: str | os.PathLike[str],
+        hparams_file: str | os.PathLike[str] | None = None,
+        weights_only: bool = True,
+        **kwargs: Any,
+    ) -> Self:
+        """Make a data module from a checkpoint's arguments and state; ``kwargs`` win over them."""
+        found = LocalCheckpointIO().load(checkpoint_path, weights_only=weights_only)
+        module = made_from(cls, found.get("datamodule_hyper_parameters", {}), hparams_file, kwargs)
+        if found.get("datamodule"):
+            module.load_state_dict(dict(found["datamodule"]))
+        return module

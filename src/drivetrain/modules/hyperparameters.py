@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from drivetrain.base.errors import DrivetrainWarning, ModuleError, Notice
+
+T = TypeVar("T")
 
 
 class Hyperparameters(dict[str, Any]):
@@ -89,3 +93,65 @@ def _is_plain(value: object) -> bool:
         or type(value) in (bool, int, float, complex, str, bytes)
         or isinstance(value, (torch.Tensor, torch.dtype))
     )
+
+
+class WithHyperparameters:
+    """Keeps the arguments that an object was made with."""
+
+    _hyperparameters: Hyperparameters | None = None
+    _initial: Hyperparameters | None = None
+    _unlogged_hparams: frozenset[str] = frozenset()
+
+    @property
+    def hparams(self) -> Hyperparameters:
+        """What `save_hyperparameters` kept; empty before."""
+        if self._hyperparameters is None:
+            self._hyperparameters = Hyperparameters()
+        return self._hyperparameters
+
+    @property
+    def hparams_initial(self) -> Hyperparameters:
+        """What `save_hyperparameters` kept, as it was then; later changes of `hparams` are not in it."""
+        return Hyperparameters(copy.deepcopy(dict(self._initial or {})))
+
+    def save_hyperparameters(self, *args: Any, ignore: str | Iterable[str] = (), logger: bool = True) -> None:
+        """Keep the arguments of ``__init__`` in `hparams`, and the plain ones of them in checkpoints.
+
+        ``args`` may name those to keep, or be one mapping of values; without any, all are kept. With
+        ``logger=False`` they are not given to loggers.
+        """
+        if len(args) == 1 and isinstance(args[0], Mapping):
+            values = dict(args[0])
+        else:
+            frame = inspect.currentframe()
+            values = arguments_of_init(frame.f_back if frame else None, self)
+            values = {name: values[name] for name in args} if args else values
+        ignored = [ignore] if isinstance(ignore, str) else list(ignore)
+        plain, others = split_plain(values, ignored)
+        if others:
+            warn_left_out(self, others)
+        self.hparams.update(plain)
+        self.hparams.update({name: values[name] for name in others})
+        if not logger:
+            self._unlogged_hparams |= values.keys()
+        self._initial = Hyperparameters({**plain, **{name: values[name] for name in others}})
+
+
+def made_from(
+    kind: Callable[..., T],
+    kept: Mapping[str, Any],
+    path: str | os.PathLike[str] | None,
+    given: Mapping[str, Any],
+) -> T:
+    """Make an object from a checkpoint's arguments, those of a YAML file over them, those given over both."""
+    values = {**kept}
+    if path is not None:
+        import fsspec
+        import yaml
+
+        with fsspec.open(os.fspath(path), "r") as file:
+            values |= yaml.safe_load(file) or {}
+    values |= given
+    names = inspect.signature(kind).parameters
+    takes_all = any(one.kind is one.VAR_KEYWORD for one in names.values())
+    return kind(**{name: value for name, value in values.items() if takes_all or name in names})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import torch
@@ -11,22 +11,25 @@ from typing_extensions import Self
 
 from drivetrain.base.errors import CheckpointError, ModuleError
 from drivetrain.checkpoint_io.local import LocalCheckpointIO
-from drivetrain.events import unused
+from drivetrain.events import is_unused, unused
 from drivetrain.modules.attached import outside
-from drivetrain.modules.hyperparameters import Hyperparameters, arguments_of_init, split_plain, warn_left_out
+from drivetrain.modules.hyperparameters import WithHyperparameters, made_from
 from drivetrain.modules.optimizing import Optimizing
 from drivetrain.modules.run import LogOptions
 
 ModuleT = TypeVar("ModuleT", bound="Module")
 
 
-class Module(Optimizing):
+class Module(Optimizing, WithHyperparameters):
     """A torch module that knows its training: override `training_step` and `configure_optimizers`.
 
     It stays the object that the user made: nothing is wrapped around it that remains after a run.
     """
 
-    _hyperparameters: Hyperparameters | None = None
+    example_input_array: Any = None
+    """An input of `forward`, for summaries, graphs and exports: a tensor, a tuple, or a dict of arguments."""
+    strict_loading: bool = True
+    """Whether a checkpoint must have exactly this module's parameters."""
 
     @unused
     def training_step(self, batch: Any, batch_idx: int) -> Any:
@@ -139,54 +142,43 @@ class Module(Optimizing):
         for name, value in dictionary.items():
             self.log(name, value, prog_bar, **options)
 
-    @property
-    def hparams(self) -> Hyperparameters:
-        """What `save_hyperparameters` kept; empty before."""
-        if self._hyperparameters is None:
-            self._hyperparameters = Hyperparameters()
-        return self._hyperparameters
+    def freeze(self) -> None:
+        """Let no parameter take gradients, and go to eval mode."""
+        self.requires_grad_(False)
+        self.eval()
 
-    def save_hyperparameters(self, *args: Any, ignore: str | Iterable[str] = ()) -> None:
-        """Keep the arguments of ``__init__`` in `hparams`, and the plain ones of them in checkpoints.
-
-        ``args`` may name those to keep, or be one mapping of values; without any, all are kept.
-        """
-        if len(args) == 1 and isinstance(args[0], Mapping):
-            values = dict(args[0])
-        else:
-            frame = inspect.currentframe()
-            values = arguments_of_init(frame.f_back if frame else None, self)
-            values = {name: values[name] for name in args} if args else values
-        ignored = [ignore] if isinstance(ignore, str) else list(ignore)
-        plain, others = split_plain(values, ignored)
-        if others:
-            warn_left_out(self, others)
-        self.hparams.update(plain)
-        self.hparams.update({name: values[name] for name in others})
+    def unfreeze(self) -> None:
+        """Let every parameter take gradients, and go to train mode."""
+        self.requires_grad_(True)
+        self.train()
 
     @classmethod
     def load_from_checkpoint(
         cls,
-        checkpoint_path: str,
+        checkpoint_path: str | os.PathLike[str],
         map_location: Any = None,
-        strict: bool = True,
+        hparams_file: str | os.PathLike[str] | None = None,
+        strict: bool | None = None,
         weights_only: bool = True,
         **kwargs: Any,
     ) -> Self:
         """Make a module from a checkpoint's hyperparameters and weights; ``kwargs`` win over them.
 
+        ``hparams_file`` is a YAML file that wins over the checkpoint's; ``strict`` is by default the module's
+        own ``strict_loading``.
+
         Raises:
             CheckpointError [checkpoint.no-weights]: the file has no ``state_dict``, or one of another module.
         """
         found = LocalCheckpointIO().load(checkpoint_path, weights_only=weights_only)
-        values = {**found.get("hyper_parameters", {}), **kwargs}
-        names = inspect.signature(cls.__init__).parameters
-        takes_all = any(one.kind is one.VAR_KEYWORD for one in names.values())
-        module = cls(**{name: value for name, value in values.items() if takes_all or name in names})
+        module = made_from(cls, found.get("hyper_parameters", {}), hparams_file, kwargs)
+        if not is_unused(module.configure_model):
+            module.configure_model()
         on_load = module.on_load_checkpoint
         on_load(found)
+        exact = module.strict_loading if strict is None else strict
         load_weights(
-            module, found, checkpoint_path, lambda state: module.load_state_dict(state, strict=strict)
+            module, found, checkpoint_path, lambda state: module.load_state_dict(state, strict=exact)
         )
         return module if map_location is None else module.to(map_location)
 

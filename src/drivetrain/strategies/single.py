@@ -64,7 +64,7 @@ class SingleRuntime(Strategy):
 
     def load_model_state(self, module: torch.nn.Module, state: Mapping[str, Any]) -> None:
         """Load the module's own state_dict."""
-        module.load_state_dict(state)
+        module.load_state_dict(state, strict=getattr(module, "strict_loading", True))
 
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         """Return the optimizer's own state_dict."""

@@ -256,7 +256,7 @@ class Trainer(View):
                 weights_only=weights_only,
                 is_external=found.plan.launcher == "external",
             )
-            self._module, self._context = module, None
+            self._module, self._context, self._ckpt_path = module, None, request.ckpt_path
             launcher = build_launcher(found.plan, found.catalogue, found.objects)
             return launcher.launch(found.plan, functools.partial(_on_rank, self, module, datamodule, request))
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 
 from drivetrain.base.errors import TrainerError
 from drivetrain.build import ranks_here
-from drivetrain.callbacks import Callback
+from drivetrain.callbacks import Callback, ModelCheckpoint
 from drivetrain.collectives.collectives import Collectives
 from drivetrain.loops.context import Context
 from drivetrain.loops.optimization import Scheduled
@@ -47,6 +48,7 @@ class View:
         """Batches that an optimizer step takes; set in on_train_epoch_start it holds for the epoch."""
         self.loggers: list[Logs] = []
         """Where logged values are written."""
+        self._ckpt_path: str | None = None
         self._context: Context | None = None
         self._fitted: Context | None = None
         self._is_live = False
@@ -153,6 +155,137 @@ class View:
     def num_training_batches(self) -> int | None:
         """Steps of an epoch on each rank; None where the loader has no length."""
         return None if self._fitted is None else self._fitted.num_training_batches
+
+    @property
+    def num_val_batches(self) -> list[int | None]:
+        """Batches of each validation loader, over all ranks; empty before a run has looked."""
+        return self._num_batches("val")
+
+    @property
+    def num_sanity_val_batches(self) -> list[int | None]:
+        """Batches of each validation loader that each rank runs before a fit."""
+        wanted = self._settings.validation.num_sanity_steps
+        known = self.num_val_batches
+        return [one if wanted < 0 else wanted if one is None else min(wanted, one) for one in known]
+
+    @property
+    def num_test_batches(self) -> list[int | None]:
+        """Batches of each test loader, over all ranks; empty before a run has looked."""
+        return self._num_batches("test")
+
+    @property
+    def num_predict_batches(self) -> list[int | None]:
+        """Batches of each prediction loader, over all ranks; empty before a run has looked."""
+        return self._num_batches("predict")
+
+    def _num_batches(self, kind: str) -> list[int | None]:
+        return [] if self._context is None else list(self._context.num_batches.get(kind, ()))
+
+    @property
+    def train_dataloader(self) -> Any:
+        """The training loader of the run, as the user made it; None before one is read."""
+        return self._loaders("train", one=True)
+
+    @property
+    def val_dataloaders(self) -> Any:
+        """The validation loader of the run, or a list of them."""
+        return self._loaders("val")
+
+    @property
+    def test_dataloaders(self) -> Any:
+        """The test loader of the run, or a list of them."""
+        return self._loaders("test")
+
+    @property
+    def predict_dataloaders(self) -> Any:
+        """The prediction loader of the run, or a list of them."""
+        return self._loaders("predict")
+
+    def _loaders(self, kind: str, *, one: bool = False) -> Any:
+        found = [] if self._context is None else self._context.loaders.get(kind, [])
+        return (found[0] if found else None) if one or len(found) < 2 else found  # noqa: PLR2004 - several
+
+    @property
+    def estimated_stepping_batches(self) -> int | float:
+        """Optimizer steps that the fit will take: for a scheduler's ``total_steps``; inf for no bound.
+
+        Raises:
+            TrainerError [trainer.no-run]: outside of a fit, whose loader tells how long an epoch is.
+        """
+        if self._fitted is None:
+            raise no_run("estimated_stepping_batches")
+        bounds, num_batches = self._settings.bounds, self._fitted.num_training_batches
+        most = math.inf if bounds.max_steps < 0 else bounds.max_steps
+        if bounds.max_epochs < 0 or num_batches is None:
+            return most
+        factors = [self._settings.accumulation.at(epoch) for epoch in range(bounds.max_epochs)]
+        if self._settings.accumulation.spans_epochs:
+            return min(most, math.ceil(sum(num_batches / factor for factor in factors)))
+        return min(most, sum(math.ceil(num_batches / factor) for factor in factors))
+
+    @property
+    def is_last_batch(self) -> bool:
+        """Whether the batch that was taken last is the last of its epoch."""
+        fitted = self._fitted
+        return fitted is not None and fitted.progress.steps == fitted.num_training_batches
+
+    @property
+    def node_rank(self) -> int:
+        """This process's machine's number."""
+        return self._ranks.node_rank
+
+    @property
+    def device_ids(self) -> list[int]:
+        """The devices of each machine, by number."""
+        return list(self.plan.device_ids)
+
+    @property
+    def precision(self) -> str:
+        """The number format: ``32-true``."""
+        return self.plan.precision
+
+    @property
+    def precision_plugin(self) -> Any:
+        """The run-time object of the number format.
+
+        Raises:
+            TrainerError [trainer.no-run]: nothing is running.
+        """
+        return self.strategy.precision
+
+    @property
+    def accelerator(self) -> Any:
+        """The run-time object of the hardware.
+
+        Raises:
+            TrainerError [trainer.no-run]: nothing is running.
+        """
+        return self.strategy.accelerator
+
+    @property
+    def enable_validation(self) -> bool:
+        """Whether the fit validates."""
+        return self._settings.limits["val"] != 0 and bool(self.num_val_batches)
+
+    @property
+    def checkpoint_callbacks(self) -> list[Any]:
+        """The callbacks that save."""
+        return [one for one in self.callbacks if isinstance(one, ModelCheckpoint)]
+
+    @property
+    def checkpoint_callback(self) -> Any:
+        """The first callback that saves, or None."""
+        return next(iter(self.checkpoint_callbacks), None)
+
+    @property
+    def ckpt_path(self) -> str | None:
+        """The checkpoint that the last run was given."""
+        return self._ckpt_path
+
+    def print(self, *values: Any, **options: Any) -> None:
+        """Print on rank 0 only, with the options of Python's own."""
+        if self.is_global_zero:
+            print(*values, **options)  # noqa: T201 - what it is for
 
     @property
     def default_root_dir(self) -> str:
