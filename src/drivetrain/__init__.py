@@ -39,6 +39,7 @@ _HOMES = {
     "checkpoint_io.local": ("LocalCheckpointIO",),
     "collectives.collectives": ("Collectives",),
     "collectives.place": ("Place",),
+    "data.combined": ("CombinedLoader",),
     "environments.environment": ("ClusterEnvironment",),
     "environments.kubeflow": ("KubeflowEnvironment",),
     "environments.lsf": ("LSFEnvironment",),

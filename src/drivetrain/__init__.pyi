@@ -28,6 +28,7 @@ from drivetrain.checkpoint_io.checkpoint_io import CheckpointIO as CheckpointIO
 from drivetrain.checkpoint_io.local import LocalCheckpointIO as LocalCheckpointIO
 from drivetrain.collectives.collectives import Collectives as Collectives
 from drivetrain.collectives.place import Place as Place
+from drivetrain.data.combined import CombinedLoader as CombinedLoader
 from drivetrain.environments.environment import ClusterEnvironment as ClusterEnvironment
 from drivetrain.environments.kubeflow import KubeflowEnvironment as KubeflowEnvironment
 from drivetrain.environments.lsf import LSFEnvironment as LSFEnvironment

@@ -258,8 +258,6 @@ def test_an_interrupt_is_raised_again_and_leaves_a_usable_state(tmp_path: Path) 
 def test_a_module_without_a_step_or_data_is_a_clear_error() -> None:
     with pytest.raises(dt.ModuleError, match=r"module.no-step\] Module has no training_step"):
         quiet(max_epochs=1).fit(dt.Module(), loader())
-    with pytest.raises(dt.DataError, match=r"data.several-loaders"):
-        quiet(max_epochs=1).fit(Regression(), [loader(), loader()])
     with pytest.raises(dt.DataError, match=r"data.empty"):
         quiet(max_epochs=1).fit(Regression(), Empty())
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.data import DataLoader, IterableDataset
 
 import drivetrain as dt
 from drivetrain.data.stream import IndexStream
@@ -144,3 +145,41 @@ def test_a_name_that_one_rank_lacks_is_an_error_that_names_both() -> None:
         quiet(devices=2, strategy="ddp", max_epochs=1, log_every_n_steps=1).fit(LogsOnOneRank(), loader())
     with pytest.raises(dt.CollectiveError, match=r"rank 1 did not log 'only' in this epoch"):
         quiet(devices=2, strategy="ddp").validate(ValidatesOnOneRank(), loader(8, 2))
+
+
+class Strided(IterableDataset):
+    """Shares itself out by rank, unevenly: rank 0 has one batch more."""
+
+    def __iter__(self):
+        rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        samples = data(36)
+        return (samples[index] for index in range(rank, 32 + 4 * (rank == 0), world_size))
+
+
+def test_a_stream_that_shares_itself_out_trains_while_every_rank_has_a_batch() -> None:
+    module = Regression()
+    trainer = quiet(devices=2, strategy="ddp", max_epochs=2, use_distributed_sampler=False)
+    with pytest.warns(dt.DrivetrainWarning, match=r"data.uneven"):
+        result = trainer.fit(module, DataLoader(Strided(), 4))
+    assert (result.steps, result.samples) == (8, 64)
+    reference = Regression()
+    optimizer, samples = torch.optim.AdamW(reference.parameters(), lr=0.01), data(36)
+    for step in [*range(4)] * 2:
+        optimizer.zero_grad()
+        reference.loss(samples[list(range(8 * step, 8 * step + 8))]).backward()
+        optimizer.step()
+    assert_equal(module, reference)
+
+
+class Pairs(Regression):
+    def training_step(self, batch, batch_idx):
+        return super().training_step(batch["a"], batch_idx) + self.loss(batch["b"])
+
+
+def test_loaders_side_by_side_are_shared_out_together() -> None:
+    alone, module = Pairs(), Pairs()
+    loaders = {"a": loader(32), "b": loader(12)}
+    quiet(max_epochs=1, accumulate_grad_batches=2).fit(alone, loaders)
+    result = quiet(devices=2, strategy="ddp", max_epochs=1).fit(module, loaders)
+    assert result.steps == 4
+    assert_equal(module, alone)

@@ -6,12 +6,30 @@
     stream.py    the user's own batches, as indices, in the epoch's order
     workers.py   one seed a batch inside loader workers
     feed.py      Feed: the batches of one rank, with the share that each has in its step
+    combined.py  CombinedLoader: several loaders side by side
+    own.py       loaders that share themselves out by rank
     sizes.py     how many samples a batch holds
     limits.py    limit_*_batches
 """
 
-from drivetrain.data.feed import Feed, Share, make_feed
+from drivetrain.data.combined import CombinedFeed, CombinedLoader, holds_loaders, is_loader
+from drivetrain.data.feed import Feed, Part, Share, Slice, make_feed
 from drivetrain.data.limits import check_limit
+from drivetrain.data.own import OwnFeed
 from drivetrain.data.seeds import mix, seeded
 
-__all__ = ["Feed", "Share", "check_limit", "make_feed", "mix", "seeded"]
+__all__ = [
+    "CombinedFeed",
+    "CombinedLoader",
+    "Feed",
+    "OwnFeed",
+    "Part",
+    "Share",
+    "Slice",
+    "check_limit",
+    "holds_loaders",
+    "is_loader",
+    "make_feed",
+    "mix",
+    "seeded",
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, final
 
 import torch
@@ -43,6 +43,8 @@ class Feed(ABC):
     i % N and invents none.
     """
 
+    length: int | None
+    """Batches of the data over all ranks, without the limit; None where nobody knows."""
     num_batches: int | None
     """Batches of an epoch over all ranks, after the limit; None where nobody knows."""
     replays: bool
@@ -61,6 +63,26 @@ class Feed(ABC):
         """End the loader's workers."""
 
 
+class Part(Feed):
+    """A feed that can be one of several which are read side by side."""
+
+    @abstractmethod
+    def span(self, epoch: int, start: int, stop: int | None, *, deal: bool) -> Iterator[tuple[Any, Share]]:
+        """Return this rank's part of the batches ``start`` to ``stop`` of an epoch.
+
+        The data is begun anew, in another order, as often as ``stop`` needs it. With ``deal`` batches are
+        dealt out as in evaluation; otherwise ranks stay together as in training.
+        """
+
+    def training(self, epoch: int, start: int) -> Iterator[tuple[Any, Share]]:
+        """Return this rank's batches of an epoch, from global batch ``start`` on."""
+        return self.span(epoch, start, self.num_batches, deal=False)
+
+    def evaluation(self) -> Iterator[tuple[Any, Share]]:
+        """Return this rank's batches, once through, in order."""
+        return self.span(0, 0, self.num_batches, deal=True)
+
+
 class Slice(NamedTuple):
     """Which rank a feed is for, of how many."""
 
@@ -76,7 +98,7 @@ def make_feed(
     seed: int,
     rank: int = 0,
     world_size: int = 1,
-) -> Feed:
+) -> Part:
     """Return the feed of a loader or of any iterable of batches.
 
     Raises:
@@ -97,7 +119,7 @@ def make_feed(
             f"{name} is a {type(source).__name__}, which gives no batches",
             values={name: source},
             because="a loader is a DataLoader or another iterable of batches, read again each epoch",
-            hint="pass one torch.utils.data.DataLoader",
+            hint="pass a torch.utils.data.DataLoader",
         )
     return PlainFeed(source, name, (limit_name, limit), seed, place)
 
@@ -119,7 +141,8 @@ def _check_loader(loader: DataLoader[Any], name: str, world_size: int) -> None:
             f"{name} reads an IterableDataset on {world_size} ranks",
             values={"dataset": type(loader.dataset).__name__, "world_size": world_size},
             because="a stream without indices cannot be shared out, and every rank would read all of it",
-            hint="use a map-style dataset (__len__ and __getitem__), or devices=1",
+            hint="use a map-style dataset (__len__ and __getitem__); if the dataset shares itself out by "
+            "rank, pass use_distributed_sampler=False",
         )
     if isinstance(loader.sampler, DistributedSampler):
         raise DataError(
@@ -127,7 +150,8 @@ def _check_loader(loader: DataLoader[Any], name: str, world_size: int) -> None:
             f"{name} has a DistributedSampler on {world_size} ranks",
             values={"sampler": type(loader.sampler).__name__, "world_size": world_size},
             because="batches are shared out by the trainer; a sampler that does it too would drop samples",
-            hint="pass shuffle=True, or the sampler that you would use on one device",
+            hint="pass shuffle=True, or the sampler that you would use on one device; or leave the sharing "
+            "to it with use_distributed_sampler=False",
         )
 
 
@@ -154,8 +178,28 @@ def _dealt(stream: Iterator[Any], sizes: Any, place: Slice) -> Iterator[tuple[An
             yield entry, Share(index, size, 1.0, index + 1, size)
 
 
+def _again(epoch: int, cycle: int) -> int:
+    """Return an epoch of its own for each time that data is begun anew within one."""
+    return epoch + (cycle << 40)
+
+
+def _repeated(begin: Callable[[int], Iterator[Any]], start: int, stop: int | None) -> Iterator[Any]:
+    """Return the entries ``start`` to ``stop`` of a stream that is begun anew whenever it ends."""
+
+    def cycles() -> Iterator[Any]:
+        for cycle in itertools.count():
+            is_empty = True
+            for entry in begin(cycle):
+                is_empty = False
+                yield entry
+            if is_empty:
+                return
+
+    return itertools.islice(cycles(), start, stop)
+
+
 @final
-class IndexedFeed(Feed):
+class IndexedFeed(Part):
     """A map-style loader: only indices are sliced, so a rank fetches nothing that it does not use.
 
     The user's loader is not touched; a twin over the same dataset fetches what we pick.
@@ -170,21 +214,23 @@ class IndexedFeed(Feed):
             total: int | None = len(self._stream)
         except (TypeError, NotImplementedError):
             total = None
+        self.length = total
         self.num_batches = limited(*limit, total, place.world_size)
         self._picks = _Picks()
         self._generator = torch.Generator()
         self._tags = loader.num_workers > 0
         self._loader = _twin(loader, self._picks, self._generator, is_batched=self._stream.is_batched)
 
-    def training(self, epoch: int, start: int) -> Iterator[tuple[Any, Share]]:
+    def span(self, epoch: int, start: int, stop: int | None, *, deal: bool) -> Iterator[tuple[Any, Share]]:
         """Seek in the epoch's order: nothing that comes before is read."""
-        stream = self._stream.epoch(epoch, start, self.num_batches)
+        length = self.length
+        if length is None or (stop is not None and stop <= length):
+            stream = self._stream.epoch(epoch, start, stop)
+        else:
+            stream = _repeated(lambda cycle: self._stream.epoch(_again(epoch, cycle), 0, None), start, stop)
+        if deal:
+            return self._fetch(_dealt(stream, self._size, self._place), mix(self._seed, epoch, 1))
         return self._fetch(_share_out(stream, self._size, self._place, start), mix(self._seed, epoch))
-
-    def evaluation(self) -> Iterator[tuple[Any, Share]]:
-        """Deal the batches out in order."""
-        stream = self._stream.epoch(0, 0, self.num_batches)
-        return self._fetch(_dealt(stream, self._size, self._place), mix(self._seed, 0, 1))
 
     def close(self) -> None:
         """Let the workers go."""
@@ -241,7 +287,7 @@ def _twin(
 
 
 @final
-class PlainFeed(Feed):
+class PlainFeed(Part):
     """Any other iterable of batches: a list, an iterable dataset's loader. Every rank reads all of it."""
 
     replays = True
@@ -254,11 +300,12 @@ class PlainFeed(Feed):
             total: int | None = len(source)  # type: ignore[arg-type]  # what has no length says so
         except (TypeError, NotImplementedError):
             total = None
+        self.length = total
         self.num_batches = limited(*limit, total, place.world_size)
 
-    def training(self, epoch: int, start: int) -> Iterator[tuple[Any, Share]]:
+    def span(self, epoch: int, start: int, stop: int | None, *, deal: bool) -> Iterator[tuple[Any, Share]]:
         """Read on from global batch ``start``; what comes before is read and thrown away."""
-        if isinstance(self._source, Iterator):
+        if isinstance(self._source, Iterator) and not deal:
             raise DataError(
                 "data.one-shot",
                 f"{self._name} is an iterator, which can be read only once",
@@ -266,20 +313,20 @@ class PlainFeed(Feed):
                 because="every epoch reads the loader from its beginning",
                 hint="pass a list, a DataLoader, or an object whose __iter__ starts anew",
             )
-        stream = self._stream(mix(self._seed, epoch), start)
+        if self.length is None or (stop is not None and stop <= self.length):
+            stream: Iterator[Any] = itertools.islice(self._batches(epoch, deal=deal), stop)
+            for _ in range(start):
+                next(stream, None)
+        else:
+            stream = _repeated(lambda cycle: self._batches(_again(epoch, cycle), deal=deal), start, stop)
+        if deal:
+            return _dealt(stream, batch_size, self._place)
         return _share_out(stream, batch_size, self._place, start)
-
-    def evaluation(self) -> Iterator[tuple[Any, Share]]:
-        """Deal the batches out in order."""
-        return _dealt(self._stream(mix(self._seed, 0, 1), 0), batch_size, self._place)
 
     def close(self) -> None:
         """Do nothing: the source is the user's."""
 
-    def _stream(self, seed: int, start: int) -> Iterator[Any]:
+    def _batches(self, epoch: int, *, deal: bool) -> Iterator[Any]:
+        seed = mix(self._seed, epoch, 1) if deal else mix(self._seed, epoch)
         with seeded(seed):  # a DataLoader draws its workers' base seed when it is asked for an iterator
-            batches = iter(self._source)
-        stream = itertools.islice(batches, self.num_batches)
-        for _ in range(start):
-            next(stream, None)
-        return stream
+            return iter(self._source)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-from torch.utils.data import DataLoader
-
-from drivetrain.base.errors import DataError, TrainerError
+from drivetrain.base.errors import TrainerError
+from drivetrain.data import CombinedLoader, holds_loaders, is_loader
 from drivetrain.events import is_unused
 from drivetrain.modules import DataModule, Module
 
@@ -46,47 +44,19 @@ def needed_loader(kind: str, verb: str, passed: Any, datamodule: DataModule | No
     return found
 
 
-def one_loader(found: Any) -> Any:
-    """Return the one training loader.
-
-    Raises:
-        DataError [data.several-loaders]: there are several.
-    """
-    if isinstance(found, (list, tuple)) and len(found) == 1 and _is_loader(found[0]):
+def training_loader(found: Any) -> Any:
+    """Return the training loader; several, in a list or mapping, are read side by side."""
+    if isinstance(found, (list, tuple)) and len(found) == 1 and is_loader(found[0]):
         return found[0]
-    several = isinstance(found, (list, tuple)) and found and all(map(_is_loader, found))
-    if several or (isinstance(found, Mapping) and found and all(map(_is_loader, found.values()))):
-        raise DataError(
-            "data.several-loaders",
-            f"training reads {len(found)} loaders",
-            values={
-                "train_dataloaders": [
-                    type(one).__name__ for one in (found.values() if isinstance(found, Mapping) else found)
-                ]
-            },
-            because="this release trains on one loader",
-            hint="join the datasets: DataLoader(torch.utils.data.ConcatDataset([...]))",
-        )
-    return found
+    return CombinedLoader(found, "max_size_cycle") if holds_loaders(found) else found
 
 
 def all_loaders(found: Any) -> list[Any]:
-    """Return the loaders to evaluate on: those in a list, or the only one."""
+    """Return the loaders to evaluate on, one after the other: those in a list or mapping, or the only one."""
     if found is None:
         return []
-    if isinstance(found, (list, tuple)) and found and all(map(_is_loader, found)):
-        return list(found)
-    if isinstance(found, Mapping):
-        raise DataError(
-            "data.several-loaders",
-            "loaders in a mapping",
-            values={"dataloaders": list(found)},
-            because="several loaders to evaluate on come in a list; steps get their number as dataloader_idx",
-            hint="pass a list",
-        )
+    if isinstance(found, CombinedLoader) and found.mode == "sequential":
+        return list(found.flattened)
+    if holds_loaders(found):
+        return list(found.values() if isinstance(found, Mapping) else found)
     return [found]
-
-
-def _is_loader(thing: object) -> bool:
-    is_batch = isinstance(thing, (torch.Tensor, Mapping, list, tuple, str)) or hasattr(thing, "__array__")
-    return isinstance(thing, DataLoader) or (hasattr(thing, "__iter__") and not is_batch)

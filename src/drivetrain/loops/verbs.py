@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from drivetrain.data import Feed, make_feed
+from drivetrain.data import CombinedFeed, CombinedLoader, Feed, OwnFeed, Slice, make_feed
 from drivetrain.events import is_unused
 from drivetrain.loops import checkpoint as checkpoints
 from drivetrain.loops.context import Context, running
@@ -19,7 +19,7 @@ from drivetrain.loops.evaluation import EvaluationLoop
 from drivetrain.loops.fit import FitLoop, Loaded
 from drivetrain.loops.prediction import PredictionLoop
 from drivetrain.loops.settings import Settings
-from drivetrain.loops.sources import all_loaders, find_loader, needed_loader, one_loader
+from drivetrain.loops.sources import all_loaders, find_loader, needed_loader, training_loader
 
 KINDS = {"validate": "val", "test": "test", "predict": "predict"}
 """The loaders that each verb reads."""
@@ -55,7 +55,7 @@ def _fit(context: Context, request: Request, checkpoint: Mapping[str, Any] | Non
 
         def load() -> Loaded:
             stack.close()
-            source = one_loader(needed_loader("train", "fit", request.loaders, datamodule, module))
+            source = training_loader(needed_loader("train", "fit", request.loaders, datamodule, module))
             (feed,) = stack.enter_context(_feeds(context, settings, "train", [source]))
             if feed.num_batches is not None:
                 context.num_training_batches = math.ceil(feed.num_batches / context.strategy.ranks.world_size)
@@ -94,19 +94,7 @@ def _read(context: Context, request: Request) -> Mapping[str, Any] | None:
 
 @contextmanager
 def _feeds(context: Context, settings: Settings, kind: str, sources: list[Any]) -> Iterator[list[Feed]]:
-    ranks, limit = context.strategy.ranks, settings.limits[kind]
-    made = [
-        make_feed(
-            source,
-            f"the {kind} loader",
-            f"limit_{kind}_batches",
-            limit,
-            settings.seed,
-            ranks.rank,
-            ranks.world_size,
-        )
-        for source in sources
-    ]
+    made = [_feed(context, settings, kind, source) for source in sources]
     context.loaders[kind] = sources
     context.num_batches[kind] = [feed.num_batches for feed in made]
     try:
@@ -114,6 +102,23 @@ def _feeds(context: Context, settings: Settings, kind: str, sources: list[Any]) 
     finally:
         for feed in made:
             feed.close()
+
+
+def _feed(context: Context, settings: Settings, kind: str, source: Any) -> Feed:
+    ranks, limit = context.strategy.ranks, (f"limit_{kind}_batches", settings.limits[kind])
+    place, name = Slice(ranks.rank, ranks.world_size), f"the {kind} loader"
+    if isinstance(source, CombinedLoader):
+        parts = [make_feed(one, name, limit[0], 1.0, settings.seed, *place) for one in source.flattened]
+        return CombinedFeed(source, parts, limit, place.world_size)
+    if settings.use_distributed_sampler or place.world_size == 1:
+        return make_feed(source, name, *limit, settings.seed, *place)
+    collectives, device = context.strategy.collectives, context.strategy.device
+
+    def agree(mine: bool) -> bool:
+        told = torch.tensor([int(mine)], device=device)
+        return bool(collectives.all_reduce(told, "min").item())
+
+    return OwnFeed(make_feed(source, name, *limit, settings.seed), place, name, agree)
 
 
 @contextmanager
