@@ -21,7 +21,7 @@ HEADINGS = ("Cause", "Fix", "Example")
 
 CODE = re.compile(r"[a-z_]+\.[a-z0-9][a-z0-9-]*")
 ROOM = re.compile(
-    "accelerator|build|callback|checkpoint|cli|collectives|data|environment|flags|launch|logger|loop"
+    "accelerator|build|callback|checkpoint|cli|collectives|data|engine|environment|flags|launch|logger|loop"
     "|machine|module|plan|precision|profiler|rank|strategy|trainer"
 )
 FILES = frozenset({"ckpt", "json", "md", "pt", "py", "png", "toml", "yaml"})

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
+from drivetrain.base.errors import DataError
+
 
 def mix(*parts: int) -> int:
     """Return a number below 2**63 that any change of any part changes."""
@@ -24,6 +26,25 @@ def seed_all(seed: int) -> None:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(seed % 2**32)
+
+
+def seed_everything(seed: int = 0, workers: bool = True) -> int:  # noqa: ARG001 - workers' seeds always follow
+    """Seed python's, torch's (on all devices) and numpy's global generators; return the seed.
+
+    Raises:
+        DataError [data.seed]: not an int from 0 to 2**32 - 1.
+    """
+    if type(seed) is not int or not 0 <= seed < 2**32:
+        raise DataError(
+            "data.seed",
+            f"seed_everything({seed!r})",
+            values={"seed": seed},
+            because="numpy takes seeds from 0 to 2**32 - 1",
+            hint="pass an int such as 42",
+        )
+    torch.manual_seed(seed)
+    seed_all(seed)
+    return seed
 
 
 @contextlib.contextmanager

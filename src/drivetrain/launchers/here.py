@@ -75,7 +75,7 @@ class ExternalLauncher(Launcher):
         Raises:
             LaunchError [launch.world-mismatch]: the ranks that were started are not those of the plan.
         """
-        place = self._place(plan)
+        place = self.place(plan)
         with visit(place):
             try:
                 return body(place)
@@ -85,7 +85,12 @@ class ExternalLauncher(Launcher):
                 print(f"drivetrain: {report.headline}{why}", file=sys.stderr, flush=True)  # noqa: T201 - for the log
                 raise
 
-    def _place(self, plan: Plan) -> Place:
+    def place(self, plan: Plan) -> Place:
+        """Return this process's place, without running anything.
+
+        Raises:
+            LaunchError [launch.world-mismatch]: the ranks that were started are not those of the plan.
+        """
         environment, variables = self._environment, self._variables
         ranks = environment.ranks(variables)
         if ranks.world_size != plan.world_size:

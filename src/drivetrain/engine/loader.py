@@ -1,0 +1,64 @@
+"""EngineLoader: a loader's batches for one rank, by the data law."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, final
+
+from drivetrain.data import Feed
+
+
+@final
+class EngineLoader:
+    """Iterate it once an epoch: ``for batch in loader``; every time is the next epoch, in another order.
+
+    In training, all ranks take equally many steps. When the batches do not come out even, the last step has
+    ranks without a batch of their own: they get one whose ``weight`` is 0, and `Engine.backward` multiplies
+    the loss with the weight, so that the gradient is that of the mean over the step's samples. With
+    ``evaluation=True`` every batch is given once, to one rank, and ranks may have different numbers of them.
+    """
+
+    def __init__(self, feed: Feed, move: Callable[[Any], Any], world_size: int, *, evaluation: bool) -> None:
+        self._feed, self._move, self._world_size, self._evaluation = feed, move, world_size, evaluation
+        self._epoch, self._consumed = 0, 0
+        self.weight = 1.0
+        """What the loss of the batch that was given last counts; 1 outside of an epoch."""
+        self.is_reading = False
+        """Whether an epoch is going on."""
+
+    def __iter__(self) -> Iterator[Any]:
+        read = (
+            self._feed.evaluation() if self._evaluation else self._feed.training(self._epoch, self._consumed)
+        )
+        self.is_reading = True
+        try:
+            for batch, share in read:
+                self.weight, self._consumed = share.weight, share.consumed
+                yield self._move(batch)
+            self._epoch, self._consumed = self._epoch + 1, 0
+        finally:
+            self.is_reading, self.weight = False, 1.0
+
+    def __len__(self) -> int:
+        """Return how many batches this rank gets in a training epoch; TypeError where nobody knows."""
+        if self._feed.num_batches is None:
+            message = "the loader's dataset has no length"
+            raise TypeError(message)
+        return math.ceil(self._feed.num_batches / self._world_size)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which epoch comes next; without it they are counted."""
+        self._epoch, self._consumed = epoch, 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where it stands: right after the batch that was given last."""
+        return {"epoch": self._epoch, "consumed": self._consumed}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Stand where `state_dict` was taken: the next iteration goes on there, on any number of ranks."""
+        self._epoch, self._consumed = int(state["epoch"]), int(state["consumed"])
+
+    def close(self) -> None:
+        """Let the workers go."""
+        self._feed.close()
