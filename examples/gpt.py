@@ -50,7 +50,8 @@ class GPT(nn.Module):
         )
         self.blocks = nn.TransformerEncoder(layer, LAYERS, enable_nested_tensor=False)
         self.norm = nn.LayerNorm(WIDTH)
-        nn.init.normal_(self.token.weight, std=0.02)
+        for embedding in (self.token, self.place):
+            nn.init.normal_(embedding.weight, std=0.02)
 
     def forward(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Return the mean cross-entropy of the next characters."""

@@ -12,6 +12,7 @@ from drivetrain.base.errors import DataError as DataError
 from drivetrain.base.errors import DrivetrainDeprecationWarning as DrivetrainDeprecationWarning
 from drivetrain.base.errors import DrivetrainError as DrivetrainError
 from drivetrain.base.errors import DrivetrainWarning as DrivetrainWarning
+from drivetrain.base.errors import EngineError as EngineError
 from drivetrain.base.errors import LaunchError as LaunchError
 from drivetrain.base.errors import ModuleError as ModuleError
 from drivetrain.base.errors import Notice as Notice
@@ -29,6 +30,10 @@ from drivetrain.checkpoint_io.local import LocalCheckpointIO as LocalCheckpointI
 from drivetrain.collectives.collectives import Collectives as Collectives
 from drivetrain.collectives.place import Place as Place
 from drivetrain.data.combined import CombinedLoader as CombinedLoader
+from drivetrain.data.seeds import seed_everything as seed_everything
+from drivetrain.engine import Engine as Engine
+from drivetrain.engine import EngineLoader as EngineLoader
+from drivetrain.engine import EngineModule as EngineModule
 from drivetrain.environments.environment import ClusterEnvironment as ClusterEnvironment
 from drivetrain.environments.kubeflow import KubeflowEnvironment as KubeflowEnvironment
 from drivetrain.environments.lsf import LSFEnvironment as LSFEnvironment

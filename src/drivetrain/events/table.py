@@ -31,6 +31,12 @@ HOOKS: dict[str, Hook] = {
             "on_load_checkpoint", "a checkpoint was read; before anything of it is taken up", ("checkpoint",)
         ),
         Hook("on_fit_start", "fit begins; the module is on its device, optimizers are there"),
+        Hook(
+            "on_sanity_check_start",
+            "before the few validation batches that come before a fit",
+            on_module=False,
+        ),
+        Hook("on_sanity_check_end", "after them; what they logged is forgotten", on_module=False),
         Hook("on_train_start", "before the first epoch of this run"),
         Hook(
             "on_train_epoch_start", "before the first batch of an epoch; not again when it is resumed midway"
@@ -45,13 +51,7 @@ HOOKS: dict[str, Hook] = {
             "after each step; counters and step schedulers have moved",
             ("outputs", "batch", "batch_idx"),
         ),
-        Hook(
-            "on_sanity_check_start",
-            "before the few validation batches that come before a fit",
-            on_module=False,
-        ),
         *_around("validation", _EVALUATIONS["validation"]),
-        Hook("on_sanity_check_end", "after them; what they logged is forgotten", on_module=False),
         Hook(
             "on_train_epoch_end", "after the epoch's last batch and its validation; epoch values are reduced"
         ),
