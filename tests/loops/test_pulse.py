@@ -8,9 +8,10 @@ from drivetrain.loops.pulse import Pulse
 
 def test_one_rank_always_agrees_with_itself_and_tells_less_often_when_steps_are_short() -> None:
     pulse = Pulse(SingleCollectives(), torch.device("cpu"))
-    found = [pulse.step(("a",), 7) for _ in range(1000)]
+    found = [pulse.step(("a",), 7, 15) for _ in range(1000)]
     assert found == [None] * 1000
     assert pulse._every > 1
+    assert pulse.signal == 15
     assert pulse.finish() is None
     assert pulse.read() is None
     assert pulse._history == []

@@ -19,6 +19,7 @@ from drivetrain.loops.optimization import read_optimizers, step_schedulers
 from drivetrain.loops.pulse import Pulse
 from drivetrain.loops.results import TRAIN_EPOCH, TRAIN_STEP, Part
 from drivetrain.loops.settings import Settings
+from drivetrain.loops.signals import Signals
 from drivetrain.loops.stepping import AutomaticStepper, ManualStepper, Stepper, which_optimizer
 from drivetrain.loops.transfer import mover
 
@@ -42,7 +43,10 @@ class FitLoop:
         self._feed, self._validation = load()
         self._pulse = Pulse(context.strategy.collectives, context.strategy.device)
         self._stepper: Stepper
+        self._signals = Signals()
         self.stopped_early = False
+        self.signal = 0
+        """The signal for which all ranks saved and left; 0 for none."""
 
     def run(self, checkpoint: Mapping[str, Any] | None, path: object) -> None:
         """Train from the beginning, or from where the checkpoint stood."""
@@ -57,11 +61,12 @@ class FitLoop:
         self._strategy.spread_rng()
         if checkpoint is not None:
             checkpoints.restore_rng(context, checkpoint)
-        while not self._is_over():
-            self._epoch()
-            if progress.is_done:
-                progress.next_epoch()
-                self._reload()
+        with self._signals.noted():
+            while not self._is_over():
+                self._epoch()
+                if progress.is_done:
+                    progress.next_epoch()
+                    self._reload()
         if self._settings.accumulation.spans_epochs and not self.stopped_early:
             self._stepper.finish()
         context.events("on_train_end")
@@ -110,6 +115,8 @@ class FitLoop:
 
     def _is_over(self) -> bool:
         progress, bounds = self._progress, self._bounds
+        if self.signal:
+            return True
         if bounds.max_epochs >= 0 and progress.epoch >= bounds.max_epochs:
             return True
         if 0 <= bounds.max_steps <= progress.global_step or self._feed.num_batches == 0:
@@ -146,6 +153,8 @@ class FitLoop:
             results.enter(TRAIN_STEP, in_step=True)
             progress.is_trained = self._steps()
             self._check(self._pulse.finish())
+        if self.signal:
+            return
         is_whole = progress.is_trained
         if self._is_due_after():
             self._validate()
@@ -243,6 +252,10 @@ class FitLoop:
                 self._log_step()
             for call in ends:
                 call(output, moved, index)
+            if self._signals.number or self._pulse.signal:
+                self._leave(is_alone=is_alone)
+            if self.signal:
+                return False
             if every and self._is_due_within(every, is_total=is_total):
                 self._validate()
                 is_logging = True
@@ -280,7 +293,14 @@ class FitLoop:
 
     def _tell(self) -> None:
         names = self._results.step_names()
-        self._check(self._pulse.step(names, self._results.word(names)))
+        self._check(self._pulse.step(names, self._results.word(names), self._signals.number))
+
+    def _leave(self, *, is_alone: bool) -> None:
+        """Save and leave, once every rank knows of the signal; so all are after the same step."""
+        self.signal = self._signals.number if is_alone else self._pulse.signal
+        path = self._settings.signal_path
+        if self.signal and path is not None:
+            checkpoints.save(self._context, path, weights_only=False, is_live=True)
 
     def _check(self, wrong: list[tuple[str, ...]] | None) -> None:
         if wrong is not None:

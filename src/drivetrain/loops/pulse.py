@@ -19,7 +19,7 @@ Names = tuple[str, ...]
 
 @final
 class Pulse:
-    """Whether all ranks logged the same names in every step, told as often as it costs nothing to speak of.
+    """Whether all ranks logged the same names in every step, and one got a signal; told as often as it costs nothing to speak of.
 
     What is told travels while the next steps are computed, and is read when it is told again; so no step
     waits for it. All ranks read the same at the same step. How many steps lie between follows from how
@@ -34,22 +34,26 @@ class Pulse:
         self._word = 0
         self._every = 1
         self._since = time.monotonic()
+        self.signal = 0
+        """The number of the signal that a rank had when it told last; 0 for none."""
 
-    def step(self, names: Names, word: int) -> list[Names] | None:
+    def step(self, names: Names, word: int, signal: int) -> list[Names] | None:
         """Count a step, and tell if it is time; return the steps told last if they were not all ranks' own.
 
         Collectives:
-            now and then one all_reduce of 24 bytes, not waited for; every rank must call.
+            now and then one all_reduce of 32 bytes, not waited for; every rank must call.
         """
         self._history.append(names)
         self._word = (self._word * 1000003 ^ word) & _MASK
-        return self._tell() if len(self._history) >= self._every else None
+        return self._tell(signal) if len(self._history) >= self._every else None
 
-    def _tell(self) -> list[Names] | None:
+    def _tell(self, signal: int) -> list[Names] | None:
         wrong = self.read()
         now = time.monotonic()
         took_us = int((now - self._since) / len(self._history) * 1e6)
-        told = torch.tensor([self._word, -self._word, took_us], dtype=torch.int64, device=self._device)
+        told = torch.tensor(
+            [self._word, -self._word, took_us, signal], dtype=torch.int64, device=self._device
+        )
         self._pending = self._collectives.start_all_reduce(told, "max")
         self._told, self._history, self._word, self._since = self._history, [], 0, now
         return wrong
@@ -59,7 +63,7 @@ class Pulse:
         pending, self._pending = self._pending, None
         if pending is None:
             return None
-        high, negated_low, took_us = pending().tolist()
+        high, negated_low, took_us, self.signal = pending().tolist()
         self._every = max(1, int(_PERIOD_S * 1e6 / max(took_us, 1)))
         return None if high == -negated_low else self._told
 
@@ -69,5 +73,5 @@ class Pulse:
         Collectives:
             those of `step`; every rank must call.
         """
-        wrong = self._tell() if self._history else None
+        wrong = self._tell(0) if self._history else None
         return wrong or self.read()

@@ -74,6 +74,8 @@ class Settings:
     inference_mode: bool = True
     use_distributed_sampler: bool = True
     default_root_dir: str = ""
+    signal_path: str | None = None
+    """Where a run is saved that a signal asks to leave; None for nowhere."""
 
 
 def read_settings(given: Mapping[str, Any]) -> Settings:
@@ -115,6 +117,7 @@ def read_settings(given: Mapping[str, Any]) -> Settings:
         deterministic=given["deterministic"],
         benchmark=given["benchmark"],
         default_root_dir=os.fspath(given["default_root_dir"] or os.path.curdir),
+        signal_path=_signal_path(given),
         **{name: _switch(name, given[name]) for name in switches},
     )
     return _fast(settings, given["fast_dev_run"])
@@ -167,6 +170,13 @@ def _validation(given: Mapping[str, Any]) -> Validation:
         None if every is None else _count("check_val_every_n_epoch", every, 1),
         _count("num_sanity_val_steps", given["num_sanity_val_steps"], -1),
     )
+
+
+def _signal_path(given: Mapping[str, Any]) -> str | None:
+    if given["enable_checkpointing"] is False or given["fast_dev_run"]:
+        return None
+    root = os.fspath(given["default_root_dir"] or os.path.curdir)
+    return os.path.join(root, "checkpoints", "signal.ckpt")  # noqa: PTH118 - may be a remote path
 
 
 def _switch(name: str, value: object) -> bool:

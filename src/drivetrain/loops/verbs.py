@@ -49,7 +49,7 @@ def perform(context: Context, request: Request) -> Any:
         return _evaluate(context, request, checkpoint)
 
 
-def _fit(context: Context, request: Request, checkpoint: Mapping[str, Any] | None) -> bool:
+def _fit(context: Context, request: Request, checkpoint: Mapping[str, Any] | None) -> tuple[bool, int]:
     settings, module, datamodule = request.settings, context.module, context.datamodule
     with contextlib.ExitStack() as stack:
 
@@ -68,7 +68,7 @@ def _fit(context: Context, request: Request, checkpoint: Mapping[str, Any] | Non
 
         loop = FitLoop(context, settings, load)
         loop.run(checkpoint, request.ckpt_path)
-    return loop.stopped_early
+    return loop.stopped_early, loop.signal
 
 
 def _evaluate(context: Context, request: Request, checkpoint: Mapping[str, Any] | None) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, final
@@ -128,8 +129,10 @@ class Trainer(View):
         """Train the model; with ``ckpt_path`` go on where that run stood, exactly.
 
         KeyboardInterrupt ends it: it is raised again, ``trainer.interrupted`` is True, and the module,
-        its optimizer and `save_checkpoint` have the state of the last step. ``flags`` are those of the plan
-        that are other than the Trainer's for this call: ``trainer.test(model, strategy="single")``.
+        its optimizer and `save_checkpoint` have the state of the last step. SIGTERM or SIGUSR1 on any rank
+        ends it in good order, unless somebody else handles the signal: all ranks save after the same step, as
+        ``checkpoints/signal.ckpt`` under ``default_root_dir``, and SystemExit is raised with 128 and the
+        signal's number. ``flags`` are those of the plan that are others than the Trainer's for this call.
 
         Raises:
             TrainerError [trainer.data-twice]: loaders and a data module are both given.
@@ -138,10 +141,10 @@ class Trainer(View):
         """
         check_data(datamodule, train_dataloaders, val_dataloaders)
         ckpt_path = self._resume_from if ckpt_path is None else ckpt_path
-        self.should_stop = self.interrupted = False
+        self.should_stop = self.interrupted = self.received_sigterm = False
         started = time.monotonic()
         try:
-            stopped = self._run(
+            stopped, number = self._run(
                 "fit", flags, model, datamodule, train_dataloaders, ckpt_path, val_dataloaders, weights_only
             )
         except KeyboardInterrupt:
@@ -149,6 +152,14 @@ class Trainer(View):
             raise
         context = self._fitted
         assert context is not None  # noqa: S101 - the run set it
+        if number:
+            self.received_sigterm = number == signal.SIGTERM
+            where = self._settings.signal_path
+            saved = f", saved as {where}" if where else ""
+            self.print(
+                f"drivetrain: {signal.Signals(number).name}: left after step {self.global_step}{saved}"
+            )
+            raise SystemExit(128 + number)
         return FitResult(
             epochs=context.progress.epoch,
             steps=context.progress.global_step,

@@ -44,6 +44,8 @@ class View:
         """Set it to end the fit after the step; with several ranks, after the next logging step or epoch."""
         self.interrupted = False
         """Whether the last fit was ended by KeyboardInterrupt."""
+        self.received_sigterm = False
+        """Whether SIGTERM ended the last fit."""
         self.accumulate_grad_batches = settings.accumulation.at(0)
         """Batches that an optimizer step takes; set in on_train_epoch_start it holds for the epoch."""
         self.loggers: list[Logs] = []
