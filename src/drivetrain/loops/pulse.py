@@ -19,7 +19,7 @@ Names = tuple[str, ...]
 
 @final
 class Pulse:
-    """Whether all ranks logged the same names in every step, and one got a signal; told as often as it costs nothing to speak of.
+    """Whether all ranks logged the same names in every step, and whether one got a signal.
 
     What is told travels while the next steps are computed, and is read when it is told again; so no step
     waits for it. All ranks read the same at the same step. How many steps lie between follows from how
