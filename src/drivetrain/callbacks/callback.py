@@ -18,6 +18,8 @@ class Callback:
 
     is_last: ClassVar[bool] = False
     """Whether it comes after the module and all other callbacks: for those that save what is there."""
+    decides: ClassVar[bool] = False
+    """Whether it comes after the module, right before those that save: it acts on what all have logged."""
 
     @property
     def state_key(self) -> str:

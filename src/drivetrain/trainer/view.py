@@ -144,6 +144,21 @@ class View:
         return None if self._fitted is None else self._fitted.num_training_batches
 
     @property
+    def samples_seen(self) -> int:
+        """Samples that the optimizer steps of all epochs took, over all ranks."""
+        return 0 if self._fitted is None else self._fitted.progress.samples
+
+    @property
+    def val_check_interval(self) -> int | float:
+        """When a fit validates: batches between validations, or the part of an epoch; 1.0 at epochs' ends."""
+        return 1.0
+
+    @property
+    def check_val_every_n_epoch(self) -> int | None:
+        """In which epochs a fit validates; None counts batches over epochs' ends."""
+        return self._settings.bounds.check_val_every_n_epoch
+
+    @property
     def default_root_dir(self) -> str:
         """Where files go when nobody says otherwise."""
         return self._settings.default_root_dir
