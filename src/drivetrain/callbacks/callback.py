@@ -188,3 +188,9 @@ class Callback:
     @unused
     def teardown(self, trainer: Run, module: Module, stage: str) -> None:
         """On every rank, at the end of each verb."""
+
+
+class Checkpoint(Callback):
+    """A callback that saves: it comes after everybody else, so that it saves what they have done."""
+
+    is_last = True
