@@ -42,6 +42,23 @@ def test_callbacks_come_first_then_the_module_then_those_that_come_last() -> Non
     assert calls[-1] == "last"
 
 
+class Decides(First):
+    decides = True
+
+    def on_fit_start(self, trainer, module):
+        calls.append("decides")
+
+
+def test_those_that_decide_come_after_the_module_and_before_those_that_save() -> None:
+    calls.clear()
+    events = Dispatcher("trainer", Mine(), [Last(), Decides(), First()])
+    events("on_fit_start")
+    assert calls == [("first", "trainer", "Mine"), "module", "decides", "last"]
+    calls.clear()
+    events.last("on_fit_start")
+    assert calls == ["decides", "last"]
+
+
 def test_what_nobody_overrides_means_no_call() -> None:
     assert Dispatcher("trainer", dt.Module(), [dt.Callback()]).calls("on_train_batch_end") == ()
 

@@ -6,5 +6,6 @@
     errors.py   the tree of errors, and the one function that renders them
     caller.py   the user's file and line, for errors and warnings
     text.py     safe representations, nearest names, calls as text
+    quantity.py numbers with their units: steps, epochs, samples, tokens, times
     where.py    what this process is doing now, for the report of a failing rank
 """

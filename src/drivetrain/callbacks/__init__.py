@@ -2,15 +2,46 @@
 
 ::
 
-    callback.py       Callback: every hook, empty
-    checkpoint.py     ModelCheckpoint: saves every n steps or epochs
-    line_progress.py  LineProgress: one line every few seconds
-    rich_progress.py  RichProgress: a bar on a terminal
+    callback.py         Callback: every hook, empty; Checkpoint: one that saves
+    checkpoint.py       ModelCheckpoint: saves every so often, and keeps the best, the newest, or all
+    checkpoint_name.py  file names from a template
+    clock.py            a time that is over at the same step on every rank
+    early_stopping.py   EarlyStopping: ends a fit when a value stops improving
+    lambda_callback.py  LambdaCallback: functions as hooks
+    line_progress.py    LineProgress: one line every few seconds
+    monitor.py          a logged value that a callback decides by, and whether it is of now
+    on_exception.py     OnExceptionCheckpoint: saves a run that stops with an exception
+    own_files.py        which files are a run's own, and the removal of those only
+    ranking.py          which checkpoints are the best
+    refusal.py          the error for a callback's argument
+    rich_progress.py    RichProgress: a bar on a terminal
+    say.py              one line to a person, on rank 0
+    shelf.py            what one run has saved and keeps
+    spike_detection.py  SpikeDetection: ends a fit when the loss jumps
+    timer.py            Timer: a time budget
+    triggers.py         when something that is done every so often is due
 """
 
-from drivetrain.callbacks.callback import Callback
+from drivetrain.callbacks.callback import Callback, Checkpoint
 from drivetrain.callbacks.checkpoint import ModelCheckpoint
+from drivetrain.callbacks.early_stopping import EarlyStopping, EarlyStoppingReason
+from drivetrain.callbacks.lambda_callback import LambdaCallback
 from drivetrain.callbacks.line_progress import LineProgress
+from drivetrain.callbacks.on_exception import OnExceptionCheckpoint
 from drivetrain.callbacks.rich_progress import RichProgress
+from drivetrain.callbacks.spike_detection import SpikeDetection
+from drivetrain.callbacks.timer import Timer
 
-__all__ = ["Callback", "LineProgress", "ModelCheckpoint", "RichProgress"]
+__all__ = [
+    "Callback",
+    "Checkpoint",
+    "EarlyStopping",
+    "EarlyStoppingReason",
+    "LambdaCallback",
+    "LineProgress",
+    "ModelCheckpoint",
+    "OnExceptionCheckpoint",
+    "RichProgress",
+    "SpikeDetection",
+    "Timer",
+]

@@ -18,6 +18,8 @@ class Callback:
 
     is_last: ClassVar[bool] = False
     """Whether it comes after the module and all other callbacks: for those that save what is there."""
+    decides: ClassVar[bool] = False
+    """Whether it comes after the module, right before those that save: it acts on what all have logged."""
 
     @property
     def state_key(self) -> str:
@@ -194,3 +196,9 @@ class Callback:
     @unused
     def teardown(self, trainer: Run, module: Module, stage: str) -> None:
         """On every rank, at the end of each verb."""
+
+
+class Checkpoint(Callback):
+    """A callback that saves: it comes after everybody else, so that it saves what they have done."""
+
+    is_last = True

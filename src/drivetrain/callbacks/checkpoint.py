@@ -1,130 +1,384 @@
-"""ModelCheckpoint: saves every n steps or epochs."""
+"""ModelCheckpoint: saves every so often, and keeps the best, the newest, or all."""
 
 from __future__ import annotations
 
+import json
+import math
 import os
-import re
+from collections.abc import Mapping
+from contextlib import nullcontext
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple
 
-from drivetrain.base.errors import ModuleError
-from drivetrain.callbacks.callback import Callback
-from drivetrain.checkpoint_io.local import LocalCheckpointIO
+import torch
+
+from drivetrain.base.quantity import Quantity
+from drivetrain.callbacks.callback import Checkpoint
+from drivetrain.callbacks.checkpoint_name import check_template, fill, joined
+from drivetrain.callbacks.monitor import Monitor, Reading, validates_within_epochs
+from drivetrain.callbacks.on_exception import rescue
+from drivetrain.callbacks.own_files import link
+from drivetrain.callbacks.refusal import bad_argument, check_flag, check_mode, check_text
+from drivetrain.callbacks.say import say
+from drivetrain.callbacks.shelf import NOTHING, Shelf
+from drivetrain.callbacks.triggers import Triggers, read_interval
 from drivetrain.modules import Module, Run
 
-_FIELD = re.compile(r"\{(\w+)(:[^}]*)?\}")
+
+class _Save(NamedTuple):
+    """What rank 0 has decided, for every rank."""
+
+    reading: Reading
+    path: str
+    """Of the ranked file; empty for none."""
+    last: str
 
 
-@final
-class ModelCheckpoint(Callback):
+class ModelCheckpoint(Checkpoint):
     """Save the run so that it can go on exactly: ``ModelCheckpoint("runs/a", every_n_train_steps=100)``.
 
-    Files are named ``epoch=3-step=400.ckpt``, or by ``filename`` with ``{epoch}``, ``{step}`` and logged
-    names in braces. With ``save_top_k=1`` the newest replaces the one before, -1 keeps all; only files that
-    this run wrote are ever removed, and each only after the next is whole.
+    With ``monitor`` the best ``save_top_k`` stay, by a value that is always that of the saved weights: where
+    validation logs it, a save that is due waits for the next validation's end (``save_last`` does not wait).
+    Without ``monitor`` the newest stay. -1 keeps all, 0 only ``last``. Only files that this run wrote are
+    ever removed or replaced, and each only after the next is whole; a name that is taken gets ``-v1``.
+
+    ``every_n_train_steps``, ``every_n_epochs`` and ``train_time_interval`` may be combined, and take texts
+    with a unit: ``"500 steps"``, ``"0.5 epochs"``, ``"1e6 samples"``, ``"30 min"``; by default, each epoch.
+    ``save_on_train_epoch_end`` says whether intervals in epochs save at epochs' ends (True) or at each
+    validation's (False); by default at epochs' ends, and where validations lie within epochs also at those.
+
+    Collectives:
+        at each save, one object of some bytes beside those of saving itself; with an interval in time, a
+        broadcast of 16 bytes every few seconds. Every rank must call.
+    Raises:
+        ModuleError [callback.bad-argument]: an argument has a value that it cannot have.
+        ModuleError [callback.monitor]: nothing logged ``monitor``, at the end of an epoch that could have.
     """
 
-    is_last = True
+    CHECKPOINT_JOIN_CHAR = "-"
+    CHECKPOINT_EQUALS_CHAR = "="
+    CHECKPOINT_NAME_LAST = "last"
+    FILE_EXTENSION = ".ckpt"
+    STARTING_VERSION = 1
 
     def __init__(
         self,
         dirpath: str | os.PathLike[str] | None = None,
         filename: str | None = None,
-        *,
-        every_n_train_steps: int | None = None,
-        every_n_epochs: int | None = None,
-        save_last: bool = False,
+        monitor: str | None = None,
+        verbose: bool = False,
+        save_last: bool | str | None = None,
         save_top_k: int = 1,
+        *,
         save_weights_only: bool = False,
+        save_on_exception: bool = False,
+        mode: str = "min",
+        auto_insert_metric_name: bool = True,
+        every_n_train_steps: int | str | Quantity | None = None,
+        every_n_epochs: int | str | Quantity | None = None,
+        train_time_interval: timedelta | str | Quantity | None = None,
+        save_on_train_epoch_end: bool | None = None,
+        enable_version_counter: bool = True,
     ) -> None:
-        if every_n_train_steps is None and every_n_epochs is None:
-            every_n_epochs = 1
-        for name, value in (("every_n_train_steps", every_n_train_steps), ("every_n_epochs", every_n_epochs)):
-            if value is not None and (type(value) is not int or value < 1):
-                raise _bad(name, value, "an int of 1 or more, or None")
-        if save_top_k not in (-1, 0, 1):
-            raise _bad("save_top_k", save_top_k, "1 (the newest), -1 (all) or 0 (none but last)")
         self.dirpath = None if dirpath is None else os.fspath(dirpath)
-        self.filename = filename or "{epoch}-{step}"
-        self.last_model_path = ""
-        """The newest file."""
-        self._steps, self._epochs = every_n_train_steps, every_n_epochs
-        self._save_last, self._keep, self._weights_only = save_last, save_top_k, save_weights_only
-        self._previous = ""
-        self._saved_step = -1
+        self.filename = check_template(self, "filename", "{epoch}-{step}" if filename is None else filename)
+        self.monitor, self.mode = monitor, check_mode(self, mode)
+        self.verbose = check_flag(self, "verbose", verbose)
+        self.save_last, self.save_top_k = save_last, save_top_k
+        self.save_weights_only = check_flag(self, "save_weights_only", save_weights_only)
+        self.auto_insert_metric_name = check_flag(self, "auto_insert_metric_name", auto_insert_metric_name)
+        self._save_on_exception = check_flag(self, "save_on_exception", save_on_exception)
+        self._counts_versions = check_flag(self, "enable_version_counter", enable_version_counter)
+        self._at_epoch_end = save_on_train_epoch_end
+        self._check()
+        given = {
+            "every_n_train_steps": read_interval(self, "every_n_train_steps", every_n_train_steps, "steps"),
+            "every_n_epochs": read_interval(self, "every_n_epochs", every_n_epochs, "epochs"),
+            "train_time_interval": read_interval(self, "train_time_interval", train_time_interval, "seconds"),
+        }
+        if every_n_train_steps is every_n_epochs is train_time_interval is None:
+            given["every_n_epochs"] = Quantity("epochs", 1)
+        intervals = {name: one for name, one in given.items() if one is not None}
+        if not intervals and not save_on_exception:
+            raise bad_argument(self, "every_n_epochs", every_n_epochs, "0 only where something else saves")
+        self._intervals = {name: str(one) for name, one in intervals.items()}
+        self._triggers = Triggers(type(self).__name__, intervals)
+        self._watch = None if monitor is None else Monitor(monitor, type(self).__name__)
+        self._default_dirpath = ""
+        self._forget()
+        is_own_hook = type(self).on_train_batch_end is ModelCheckpoint.on_train_batch_end
+        if is_own_hook and not self._triggers.within_epochs:
+            # What has nothing to do there is not called there, as if nobody overrode the hook.
+            vars(self)["on_train_batch_end"] = super().on_train_batch_end
+
+    def _check(self) -> None:
+        if self.monitor is not None:
+            check_text(self, "monitor", self.monitor, "the name of a logged value, or None")
+        if type(self.save_top_k) is not int or self.save_top_k < -1:
+            raise bad_argument(self, "save_top_k", self.save_top_k, "how many stay, -1 (all) or 0 (none)")
+        if self.save_last not in (True, False, None, "link"):
+            raise bad_argument(self, "save_last", self.save_last, "True, False or 'link'")
+        if self._at_epoch_end is not None:
+            check_flag(self, "save_on_train_epoch_end", self._at_epoch_end)
+
+    def _forget(self) -> None:
+        """Begin as a run that has saved nothing."""
+        self._shelf = Shelf(self.save_top_k, self.mode if self.monitor else "")
+        self._current: float | None = None
+        self._seen_step = -1
+        self._is_owed = False
+        """Whether a save was due for which there was no new value yet."""
+        self._is_fitting = self._is_resumed = False
 
     @property
     def state_key(self) -> str:
         """The class and what tells two of them in one run apart."""
-        period = f"every_n_train_steps={self._steps}, every_n_epochs={self._epochs}"
-        return f"ModelCheckpoint({period}, filename={self.filename!r})"
+        said = {"monitor": self.monitor, "mode": self.mode, **self._intervals, "filename": self.filename}
+        return f"{type(self).__qualname__}({', '.join(f'{name}={value!r}' for name, value in said.items())})"
+
+    @property
+    def best_model_path(self) -> str:
+        """The best file; without ``monitor`` the newest of those that stay. Empty before the first."""
+        return self._shelf.ranking.best
+
+    @property
+    def best_model_score(self) -> torch.Tensor | None:
+        """The value of ``monitor`` that the best file has."""
+        best = self.best_model_path if self.monitor else ""
+        return self.best_k_models[best] if best else None
+
+    @property
+    def best_k_models(self) -> dict[str, torch.Tensor]:
+        """The files that stay, each with its value of ``monitor``; empty without one."""
+        scores = self._shelf.ranking.scores if self.monitor else {}
+        return {path: torch.tensor(score, dtype=torch.float64) for path, score in scores.items()}
+
+    @property
+    def kth_best_model_path(self) -> str:
+        """The file that the next better one replaces; empty while there is room."""
+        return self._shelf.ranking.worst if self.monitor else ""
+
+    @property
+    def kth_value(self) -> torch.Tensor:
+        """The value that has to be bettered; while there is room, one that everything betters."""
+        path = self.kth_best_model_path
+        nothing = float("inf") if self.mode == "min" else float("-inf")
+        return self.best_k_models[path] if path else torch.tensor(nothing, dtype=torch.float64)
+
+    @property
+    def current_score(self) -> torch.Tensor | None:
+        """The value of ``monitor`` that the newest decision was made by."""
+        return None if self._current is None else torch.tensor(self._current, dtype=torch.float64)
+
+    @property
+    def last_model_path(self) -> str:
+        """The file that ``save_last`` keeps; without it the newest file."""
+        return self._shelf.last or self._shelf.newest
+
+    @property
+    def newest_model_path(self) -> str:
+        """The file that was written newest; where ``last`` has the same state, the ranked one."""
+        return self._shelf.newest
 
     def state_dict(self) -> dict[str, Any]:
-        """Return which files are this run's."""
-        return {"last_model_path": self.last_model_path, "previous": self._previous}
+        """Return which files are this run's, and what they are worth."""
+        names = ("best_model_path", "best_model_score", "kth_best_model_path", "kth_value", "current_score")
+        said = {name: getattr(self, name) for name in (*names, "monitor", "dirpath", "last_model_path")}
+        seen_step = -1 if self._watch is None else self._watch.step
+        return {
+            **said,
+            "shelf": self._shelf.state_dict(),
+            "is_owed": self._is_owed,
+            "seen_step": seen_step,
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take up which files are this run's."""
-        self.last_model_path, self._previous = state_dict["last_model_path"], state_dict["previous"]
+        """Take up which files are this run's; those of another folder are left alone from now on."""
+        self._shelf.load_state_dict(state_dict["shelf"], owns=state_dict["dirpath"] == self.dirpath)
+        current = state_dict["current_score"]
+        self._current = None if current is None else float(current)
+        self._is_owed, self._seen_step = state_dict["is_owed"], state_dict["seen_step"]
+        self._is_resumed = True
+
+    def setup(self, trainer: Run, module: Module, stage: str) -> None:
+        """Find the folder; a fit begins with no file that is its own, unless a checkpoint says so."""
+        if stage != "fit":
+            return
+        if self.dirpath is None or self.dirpath == self._default_dirpath:
+            self.dirpath = self._default_dirpath = joined(trainer.default_root_dir, "checkpoints")
+        if self.save_last == "link" and "://" in self.dirpath:
+            raise bad_argument(
+                self, "save_last", "link", f"True or False where the folder is remote: {self.dirpath}"
+            )
+        self._forget()
 
     def on_train_start(self, trainer: Run, module: Module) -> None:
-        """Begin: nothing is saved of this run yet."""
-        self._saved_step = -1
+        """Start to count; after a resume, look which files are still there."""
+        self._is_fitting = True
+        self._triggers.begin(trainer)
+        if self._watch is not None:
+            self._watch.begin(trainer, self._seen_step)
+        if self._is_resumed:
+            here = self._shelf.look_again() if trainer.is_global_zero else NOTHING
+            self._shelf.keep(trainer.collectives.broadcast_object(here))
+            self._sweep(trainer)
 
     def on_train_batch_end(
         self, trainer: Run, module: Module, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Save every ``every_n_train_steps`` steps."""
-        step = trainer.global_step
-        if self._steps is not None and step % self._steps == 0 and step != self._saved_step:
-            self._saved_step = step
-            self._save(trainer)
+        """Save if an interval in steps, samples, parts of epochs or time has ended."""
+        if self._triggers.after_batch(trainer, batch_idx):
+            self._act(trainer, is_due=True)
+
+    def on_validation_end(self, trainer: Run, module: Module) -> None:
+        """Save what waited for the validation, or what is saved at each."""
+        if not self._is_fitting or trainer.sanity_checking:
+            return
+        if self._watch is not None:
+            self._watch.note_validation()
+        is_moment = not self._at_epoch_end and (
+            self._at_epoch_end is False or validates_within_epochs(trainer)
+        )
+        self._act(trainer, is_due=is_moment and self._triggers.after_epoch(trainer))
 
     def on_train_epoch_end(self, trainer: Run, module: Module) -> None:
-        """Save every ``every_n_epochs`` epochs."""
-        if self._epochs is not None and (trainer.current_epoch + 1) % self._epochs == 0:
-            self._save(trainer)
+        """Save every so many epochs, or what waited for the epoch's values."""
+        is_due = self._at_epoch_end is not False and self._triggers.after_epoch(trainer)
+        # Where validations lie within the epoch they were due too: nothing more to wait for.
+        is_second = is_due and self._at_epoch_end is None and validates_within_epochs(trainer)
+        is_due = is_due and not (is_second and self._shelf.step == trainer.global_step)
+        self._act(trainer, is_due=is_due, may_wait=not is_second, is_epoch_end=True)
 
-    def _save(self, trainer: Run) -> None:
-        folder = self.dirpath or os.path.join(trainer.default_root_dir, "checkpoints")  # noqa: PTH118 - may be a remote path
-        older = self._previous
-        if self._keep:
-            path = os.path.join(folder, f"{self._name(trainer)}.ckpt")  # noqa: PTH118 - as above
-            # What is written says of itself that it is the newest, so that a resumed run knows its files.
-            self._previous = self.last_model_path = path
-            trainer.save_checkpoint(path, self._weights_only)
-        if self._save_last:
-            path = os.path.join(folder, "last.ckpt")  # noqa: PTH118 - as above
-            self.last_model_path = path if not self._keep else self.last_model_path
-            trainer.save_checkpoint(path, self._weights_only)
-        if self._keep == 1 and older and older != self._previous and trainer.is_global_zero:
-            LocalCheckpointIO().remove(older)
+    def on_train_end(self, trainer: Run, module: Module) -> None:
+        """Remove what could not be removed before; say so where the value never came."""
+        self._sweep(trainer)
+        self._is_fitting = False
+        if self._is_owed and self._watch is not None and self._watch.look_here(trainer).value is None:
+            say(trainer, f"{type(self).__name__}: the run ended before anything logged {self.monitor!r}")
 
-    def _name(self, trainer: Run) -> str:
-        values: dict[str, Any] = {"epoch": trainer.current_epoch, "step": trainer.global_step}
-        metrics = trainer.callback_metrics
+    def on_exception(self, trainer: Run, module: Module, exception: BaseException) -> None:
+        """Save what can be saved, with ``save_on_exception``."""
+        wanted = self._save_on_exception and self._is_fitting and self._shelf.step != trainer.global_step
+        self._is_fitting = False
+        if wanted and trainer.is_global_zero:
+            path = self._shelf.free(lambda version: self._path(trainer, version), (), self._first_version)
+            if rescue(trainer, path, exception, weights_only=self.save_weights_only):
+                self._shelf.newest, self._shelf.step = path, trainer.global_step
 
-        def fill(match: re.Match[str]) -> str:
-            name, form = match[1], match[2] or ""
-            value = (
-                values[name] if name in values else float(metrics[name]) if name in metrics else float("nan")
+    def _act(self, trainer: Run, *, is_due: bool, may_wait: bool = True, is_epoch_end: bool = False) -> None:
+        """Save if it is due, or was; with a monitor, once its value is that of the weights of now."""
+        watch = self._watch
+        if not is_due and not self._is_owed:
+            if watch is not None:
+                watch.mark(trainer)
+            return
+        here = self._decide(trainer, is_due=is_due) if trainer.is_global_zero else None
+        found: _Save | None = trainer.collectives.broadcast_object(here)
+        assert found is not None  # noqa: S101 - rank 0 has one
+        if watch is not None:
+            value, is_current = found.reading
+            if value is None and is_epoch_end and watch.has_had_its_chance(trainer):
+                raise watch.missing(trainer)
+            self._is_owed = not is_current and (self._is_owed or may_wait)
+            self._current = value if is_current else self._current
+            watch.mark(trainer)
+        self._write(trainer, found)
+
+    def _decide(self, trainer: Run, *, is_due: bool) -> _Save:
+        """Return, on rank 0, what is to be written where."""
+        reading = Reading(0.0, is_current=True) if self._watch is None else self._watch.look_here(trainer)
+        path = last = ""
+        if reading.is_current and reading.value is not None:
+            path = self._shelf.place(
+                trainer.global_step,
+                reading.value,
+                lambda version: self._path(trainer, version),
+                self._first_version,
             )
-            return f"{name}={value:{form[1:]}}"
+        if self.save_last and (is_due or reading.is_current):
+            last = self._shelf.place_last(
+                lambda version: self._path(trainer, version, self.CHECKPOINT_NAME_LAST), self._first_version
+            )
+        return _Save(reading, path, "" if last == path else last)
 
-        return _FIELD.sub(fill, self.filename)
+    def _write(self, trainer: Run, save: _Save) -> None:
+        if not save.path and not save.last:
+            return
+        shelf, is_zero = self._shelf, trainer.is_global_zero
+        shelf.take(trainer.global_step, save.path, save.reading.value or 0.0, save.last)
+        for path in filter(None, (save.path, save.last)):
+            with shelf.files.writing(path) if is_zero else nullcontext():
+                if self.save_last == "link" and path == save.last and save.path:
+                    link(trainer, save.path, path)
+                else:
+                    trainer.save_checkpoint(path, self.save_weights_only)
+        if self.verbose:
+            value = (
+                f", {self.monitor}={save.reading.value:.5g}"
+                if self._watch and save.reading.is_current
+                else ""
+            )
+            files = " and ".join(filter(None, (save.path, save.last)))
+            say(trainer, f"epoch {trainer.current_epoch}, step {trainer.global_step}{value}: saved {files}")
+        self._sweep(trainer)
+
+    def _sweep(self, trainer: Run) -> None:
+        if trainer.is_global_zero:
+            self._shelf.files.sweep(trainer.strategy.checkpoint_io, self._shelf.newest)
+
+    @property
+    def _first_version(self) -> int | None:
+        return self.STARTING_VERSION if self._counts_versions else None
+
+    def _path(self, trainer: Run, version: int | None, template: str | None = None) -> str:
+        counters = {"epoch": trainer.current_epoch, "step": trainer.global_step}
+        return self.format_checkpoint_name({**trainer.callback_metrics, **counters}, template, version)
+
+    def format_checkpoint_name(
+        self,
+        metrics: Mapping[str, Any],
+        filename: str | None = None,
+        ver: int | None = None,
+        prefix: str | None = None,
+    ) -> str:
+        """Return the path of a checkpoint that has these values."""
+        name = fill(
+            filename or self.filename,
+            metrics,
+            equals=self.CHECKPOINT_EQUALS_CHAR,
+            insert_names=self.auto_insert_metric_name,
+        )
+        parts = [prefix, name, None if ver is None else f"v{ver}"]
+        name = self.CHECKPOINT_JOIN_CHAR.join(part for part in parts if part) + self.FILE_EXTENSION
+        return joined(self.dirpath, name) if self.dirpath else name
+
+    def to_yaml(self, filepath: str | os.PathLike[str] | None = None) -> None:
+        """Write the files that stay, each with its value; by default ``best_k_models.yaml`` beside them."""
+        import fsspec
+
+        path = joined(self.dirpath or "", "best_k_models.yaml") if filepath is None else os.fspath(filepath)
+        lines = [
+            f"{json.dumps(name)}: {_number(float(score))}\n" for name, score in self.best_k_models.items()
+        ]
+        with fsspec.open(path, "w") as file:
+            file.write("".join(lines) or "{}\n")
 
 
-def _bad(name: str, value: object, because: str) -> ModuleError:
-    return ModuleError(
-        "callback.bad-argument",
-        f"ModelCheckpoint({name}={value!r})",
-        values={name: value},
-        because=f"{name} is {because}",
-        hint="leave it out for the default: the newest checkpoint, after every epoch",
-    )
+def _number(value: float) -> str:
+    """Return a number as YAML writes it."""
+    return repr(value) if math.isfinite(value) else f".{value}".replace(".-", "-.")
 
 
 def newest_path(callbacks: list[Any]) -> str | None:
     """Return the newest file that a ModelCheckpoint among the callbacks wrote, or None."""
-    found = [callback.last_model_path for callback in callbacks if isinstance(callback, ModelCheckpoint)]
-    return next((path for path in found if path and ("://" in path or Path(path).exists())), None)
+    return _first([one.newest_model_path for one in callbacks if isinstance(one, ModelCheckpoint)])
+
+
+def best_path(callbacks: list[Any]) -> str | None:
+    """Return the best file of the first ModelCheckpoint among the callbacks that has one, or None."""
+    return _first([one.best_model_path for one in callbacks if isinstance(one, ModelCheckpoint)])
+
+
+def _first(paths: list[str]) -> str | None:
+    return next((path for path in paths if path and ("://" in path or Path(path).exists())), None)

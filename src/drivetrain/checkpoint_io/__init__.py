@@ -5,6 +5,7 @@
     checkpoint_io.py   CheckpointIO: the interface
     local.py           LocalCheckpointIO: one .ckpt file, written whole or not at all
     plain.py           what a checkpoint may hold
+    trace.py           what tells a file from another one of its name
 """
 
 from drivetrain.checkpoint_io.checkpoint_io import CheckpointIO

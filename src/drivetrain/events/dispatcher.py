@@ -17,13 +17,16 @@ Calls: TypeAlias = "tuple[Callable[..., Any], ...]"
 class Dispatcher:
     """The calls that each hook of one run means, in order; empty for a hook that nobody overrides.
 
-    Order: callbacks as given, the module, then callbacks with ``is_last``.
+    Order: callbacks as given, the module, callbacks that decide (``decides``), then those with ``is_last``.
     """
 
     def __init__(self, run: object, module: object, callbacks: Sequence[object]) -> None:
         self._run, self._module = run, module
-        self._early = [callback for callback in callbacks if not getattr(callback, "is_last", False)]
-        self._last = [callback for callback in callbacks if getattr(callback, "is_last", False)]
+        by_turn: tuple[list[object], ...] = ([], [], [])
+        for callback in callbacks:
+            decides, is_last = getattr(callback, "decides", False), getattr(callback, "is_last", False)
+            by_turn[1 if decides else 2 if is_last else 0].append(callback)
+        self._early, self._last = by_turn[0], by_turn[1] + by_turn[2]
         self._calls: dict[str, tuple[Calls, Calls]] = {name: self._find(name) for name in HOOKS}
 
     def calls(self, name: str) -> Calls:

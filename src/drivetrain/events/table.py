@@ -1,7 +1,8 @@
 """HOOKS: all hooks, in the order in which a run calls them.
 
-At each moment the callbacks come first, in their order, then the module, then the callbacks that
-come last (``is_last``: those that save), so that they see and store what all others have done.
+At each moment the callbacks come first, in their order, then the module, then the callbacks that look at
+what was logged and decide (``decides``), then those that come last (``is_last``: those that save), so that
+they see and store what all others have done.
 """
 
 from __future__ import annotations

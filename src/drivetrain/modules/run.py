@@ -129,11 +129,25 @@ class Run(Protocol):
         """Steps of an epoch; None where the loader has no length."""
 
     @property
+    def samples_seen(self) -> int:
+        """Samples that the optimizer steps of all epochs took, over all ranks."""
+
+    @property
+    def val_check_interval(self) -> int | float:
+        """When a fit validates: batches between validations, or the part of an epoch; 1.0 at epochs' ends."""
+
+    @property
+    def check_val_every_n_epoch(self) -> int | None:
+        """In which epochs a fit validates; None counts batches over epochs' ends."""
+
+    @property
     def default_root_dir(self) -> str:
         """Where files go when nobody says otherwise."""
 
-    def save_checkpoint(self, filepath: str | os.PathLike[str], weights_only: bool = False) -> None:
-        """Write a checkpoint; every rank must call."""
+    def save_checkpoint(
+        self, filepath: str | os.PathLike[str], weights_only: bool = False, *, alone: bool = False
+    ) -> None:
+        """Write a checkpoint; every rank must call. ``alone`` asks no other rank, and writes on rank 0."""
 
 
 class Logs(Protocol):

@@ -43,6 +43,8 @@ class DDPRuntime(Strategy):
     A world of one needs no averaging, and runs the step as it is.
     """
 
+    is_whole_everywhere = True
+
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts)
         self._step: Callable[..., Any] | None = None

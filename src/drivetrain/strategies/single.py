@@ -16,6 +16,8 @@ from drivetrain.strategies.strategy import Parts, Strategy
 class SingleRuntime(Strategy):
     """The module as it is, on one device."""
 
+    is_whole_everywhere = True
+
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts)
         self._step: Callable[..., Any] | None = None

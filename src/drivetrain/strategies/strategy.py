@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import torch
 
@@ -43,6 +43,9 @@ class Strategy(ABC):
     ``open`` and ``close`` pair, and inside of them ``setup`` and ``teardown``, once a module. What
     differs between algorithms is abstract; what does not is final and stands here.
     """
+
+    is_whole_everywhere: ClassVar[bool] = False
+    """Whether each rank by itself has the whole model and optimizer, and can save without asking others."""
 
     def __init__(self, parts: Parts) -> None:
         self.accelerator = parts.accelerator

@@ -225,10 +225,14 @@ class Trainer(View):
         )
         return found
 
-    def save_checkpoint(self, filepath: str | os.PathLike[str], weights_only: bool = False) -> None:
+    def save_checkpoint(
+        self, filepath: str | os.PathLike[str], weights_only: bool = False, *, alone: bool = False
+    ) -> None:
         """Write the run as it is; in a run every rank must call, afterwards the caller has it all.
 
         In a run it is exact in on_train_batch_end and on_train_epoch_end of callbacks with ``is_last``.
+        ``alone`` is for a run of which other ranks may be gone: rank 0 writes without asking them, so
+        their random state, and what the epoch has logged so far, is not in the file.
 
         Raises:
             TrainerError [trainer.no-run]: nothing has been run.
@@ -236,7 +240,10 @@ class Trainer(View):
         context = self._context if self._is_live else self._fitted or self._context
         if context is None:
             raise no_run("save_checkpoint")
-        checkpoints.save(context, filepath, weights_only=weights_only, is_live=self._is_live)
+        is_alone = alone and context.strategy.ranks.world_size > 1
+        if is_alone:
+            context.of_ranks = []  # what was gathered last belongs to an earlier moment
+        checkpoints.save(context, filepath, weights_only=weights_only, is_live=self._is_live and not is_alone)
 
     def _run(
         self,

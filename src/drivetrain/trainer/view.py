@@ -290,6 +290,21 @@ class View:
             print(*values, **options)  # noqa: T201 - what it is for
 
     @property
+    def samples_seen(self) -> int:
+        """Samples that the optimizer steps of all epochs took, over all ranks."""
+        return 0 if self._fitted is None else self._fitted.progress.samples
+
+    @property
+    def val_check_interval(self) -> int | float:
+        """When a fit validates: batches between validations, or the part of an epoch; 1.0 at epochs' ends."""
+        return self._settings.validation.interval
+
+    @property
+    def check_val_every_n_epoch(self) -> int | None:
+        """In which epochs a fit validates; None counts batches over epochs' ends."""
+        return self._settings.validation.every_n_epochs
+
+    @property
     def default_root_dir(self) -> str:
         """Where files go when nobody says otherwise."""
         return self._settings.default_root_dir
