@@ -303,12 +303,34 @@ class Evaluated(Regression):
         ),
         ({"val_check_interval": 2, "check_val_every_n_epoch": 2}, [0, 1, 2, 3, 4, 0, 1, "v", 2, 3, "v", 4]),
         ({}, [0, 1, 2, 3, 4, "v"] * 2),
+        ({"val_check_interval": "3 steps"}, [0, 1, 2, "v", 3, 4, 0, "v", 1, 2, 3, "v", 4]),
+        ({"val_check_interval": "12 samples"}, [0, 1, 2, "v", 3, 4, 0, "v", 1, 2, 3, "v", 4]),
+        ({"val_check_interval": "0.4 epochs"}, [0, 1, "v", 2, 3, "v", 4] * 2),
+        ({"val_check_interval": "2 epochs"}, [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, "v"]),
+        ({"val_check_interval": "1 h"}, [0, 1, 2, 3, 4] * 2),
+        ({"val_check_interval": "1e-9 s", "log_every_n_steps": "5 steps"}, [0, 1, 2, 3, 4, "v"] * 2),
     ],
 )
 def test_validations_come_when_they_are_asked_for(given: dict, expected: list) -> None:
     module = Evaluated()
     quiet(max_epochs=2, **given).fit(module, loader(20), loader(4))
     assert module.seen == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "steps"),
+    [
+        ({"max_epochs": "3 epochs"}, 15),
+        ({"max_epochs": "1.5 epochs"}, 8),
+        ({"max_epochs": "0.2 epochs"}, 1),
+        ({"max_steps": "7 steps"}, 7),
+        ({"max_steps": "21 samples"}, 6),
+        ({"max_steps": "40 samples"}, 10),
+        ({"max_time": {"days": 1}, "max_epochs": 1}, 5),
+    ],
+)
+def test_a_fit_is_bounded_in_any_unit(given: dict, steps: int) -> None:
+    assert quiet(**given).fit(Regression(), loader(20)).steps == steps
 
 
 def test_an_interval_that_never_comes_is_an_error() -> None:

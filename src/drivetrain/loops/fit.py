@@ -9,12 +9,14 @@ from typing import Any, TypeAlias, final
 import torch
 
 from drivetrain.base.errors import DataError, ModuleError
+from drivetrain.base.quantity import Quantity
 from drivetrain.base.where import HERE
 from drivetrain.data import Feed, Share
 from drivetrain.events import is_unused
 from drivetrain.loops import checkpoint as checkpoints
 from drivetrain.loops.context import Context
 from drivetrain.loops.evaluation import EvaluationLoop
+from drivetrain.loops.interval import Interval
 from drivetrain.loops.optimization import read_optimizers, step_schedulers
 from drivetrain.loops.pulse import Pulse
 from drivetrain.loops.results import TRAIN_EPOCH, TRAIN_STEP, Part
@@ -43,6 +45,10 @@ class FitLoop:
         self._feed, self._validation = load()
         self._pulse = Pulse(context.strategy.collectives, context.strategy.device)
         self._stepper: Stepper
+        wanted = settings.validation.interval
+        self._interval: Interval | None = None
+        if isinstance(wanted, Quantity):
+            self._interval = Interval(wanted, context.strategy.collectives, context.strategy.device)
         self._signals = Signals()
         self.stopped_early = False
         self.signal = 0
@@ -119,6 +125,8 @@ class FitLoop:
             return True
         if bounds.max_epochs >= 0 and progress.epoch >= bounds.max_epochs:
             return True
+        if self._is_full():
+            return True
         if 0 <= bounds.max_steps <= progress.global_step or self._feed.num_batches == 0:
             return True
         return self._stops()
@@ -183,12 +191,14 @@ class FitLoop:
             return None
         if wanted.every_n_epochs is not None and (self._progress.epoch + 1) % wanted.every_n_epochs:
             return None
+        if isinstance(wanted.interval, Quantity):
+            return 1  # it is asked after each
         if isinstance(wanted.interval, int):
             if total is not None and wanted.every_n_epochs is not None and wanted.interval > total:
                 raise _beyond(wanted.interval, total)
             return wanted.interval
         if total is None:
-            raise _no_part(wanted.interval)
+            raise _no_part("val_check_interval", wanted.interval)
         return max(1, int(total * wanted.interval))
 
     def _validate(self) -> None:
@@ -232,7 +242,7 @@ class FitLoop:
         context.run.accumulate_grad_batches = progress.accumulate
         take = self._stepper.take(progress.accumulate)
         share = None
-        if every and self._is_due_within(every, is_total=is_total):
+        if every and self._is_due_within(every, is_total=is_total, is_logging=False):
             self._validate()  # the checkpoint that this run goes on from was taken right before it
         for batch, share in self._batches():
             index, step = progress.steps, progress.global_step
@@ -244,7 +254,7 @@ class FitLoop:
             output = take(moved, index, share)
             progress.batches, progress.steps = share.consumed, index + 1
             progress.seen += 1
-            is_last = max_steps == progress.global_step or share.consumed == num_batches
+            is_last = max_steps == progress.global_step or share.consumed == num_batches or self._is_full()
             is_logging = is_last or (progress.global_step % log_every == 0 and progress.global_step != step)
             if not is_alone:
                 self._tell()
@@ -256,7 +266,7 @@ class FitLoop:
                 self._leave(is_alone=is_alone)
             if self.signal:
                 return False
-            if every and self._is_due_within(every, is_total=is_total):
+            if every and self._is_due_within(every, is_total=is_total, is_logging=is_logging):
                 self._validate()
                 is_logging = True
             if is_last or ((is_logging or is_alone) and self._wants_stop()):
@@ -267,8 +277,10 @@ class FitLoop:
             self._stepper.finish()
         return True
 
-    def _is_due_within(self, every: int, *, is_total: bool) -> bool:
+    def _is_due_within(self, every: int, *, is_total: bool, is_logging: bool) -> bool:
         progress = self._progress
+        if self._interval is not None:
+            return self._interval.is_due(progress, is_logging=is_logging)
         count = progress.seen if is_total else progress.steps
         return count > 0 and count % every == 0 and progress.validated_at != progress.seen
 
@@ -286,6 +298,20 @@ class FitLoop:
         batches = self._feed.training(epoch, progress.batches)
         strategy.set_rng_state(now)
         return batches
+
+    def _is_full(self) -> bool:
+        """Whether the samples, or the part of an epoch, that bound the fit have been seen."""
+        progress, bounds = self._progress, self._bounds
+        if bounds.max_samples is not None and progress.samples >= bounds.max_samples:
+            return True
+        if bounds.max_part is None or progress.epoch < int(bounds.max_part):
+            return False
+        if progress.epoch > bounds.max_part:
+            return True
+        total = self._context.num_training_batches
+        if total is None:
+            raise _no_part("max_epochs", float(bounds.max_part))
+        return progress.steps >= math.ceil(total * (bounds.max_part % 1))
 
     def _wants_stop(self) -> bool:
         # One rank needs no talk about it, so the common case is one attribute.
@@ -318,7 +344,7 @@ class FitLoop:
         self._context.write(self._results.step_values)
 
 
-def _is_whole(interval: float) -> bool:
+def _is_whole(interval: float | Quantity) -> bool:
     """Whether validations come after whole epochs; 1 is after every batch."""
     return type(interval) is float and interval == 1.0
 
@@ -366,13 +392,13 @@ def _beyond(interval: int, total: int) -> DataError:
     )
 
 
-def _no_part(interval: float) -> DataError:
+def _no_part(name: str, part: float) -> DataError:
     return DataError(
         "data.val-interval",
-        f"val_check_interval={interval} of an epoch whose length nobody knows",
-        values={"val_check_interval": interval},
+        f"{name}={part} of an epoch whose length nobody knows",
+        values={name: part},
         because="a part needs a whole",
-        hint="pass an int: batches between validations",
+        hint="count in steps: pass '500 steps'",
     )
 
 

@@ -25,6 +25,8 @@ class Progress:
     """Batches that an optimizer step takes in this epoch."""
     seen: int = 0
     """Steps of all epochs, those that were left out included."""
+    intervals: int = 0
+    """Intervals of ``val_check_interval``, where it has a unit, whose end was seen."""
     validated_at: int = -1
     """What ``seen`` was when the last validation was run."""
     is_started: bool = False

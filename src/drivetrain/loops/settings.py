@@ -5,14 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from fractions import Fraction
 from typing import Any
 
 from drivetrain.base.errors import TrainerError
+from drivetrain.base.quantity import Quantity, QuantityProblem, Unit, parse
 from drivetrain.data import check_limit
 from drivetrain.loops.optimization import Clipping
 
 _DEFAULT_EPOCHS = 1000
 """Epochs when neither ``max_epochs`` nor ``max_steps`` bounds a fit: what users of such Trainers know."""
+
+_VAL_UNITS: tuple[Unit, ...] = ("steps", "epochs", "samples", "seconds")
+
+_LEAST: dict[str, Unit] = {"min_epochs": "epochs", "min_steps": "steps"}
 
 KINDS = ("train", "val", "test", "predict")
 
@@ -25,6 +32,9 @@ class Bounds:
     min_epochs: int = 0
     max_steps: int = -1
     min_steps: int = 0
+    max_samples: int | None = None
+    max_part: Fraction | None = None
+    """Epochs, with a part of the last; in place of ``max_epochs``."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +55,8 @@ class Accumulation:
 class Validation:
     """When a fit validates."""
 
-    interval: int | float = 1.0
-    """Batches between validations, or the part of an epoch."""
+    interval: int | float | Quantity = 1.0
+    """Batches between validations, the part of an epoch, or a quantity that is counted over epochs."""
     every_n_epochs: int | None = 1
     """In which epochs; None counts batches over epochs' ends."""
     num_sanity_steps: int = 2
@@ -84,15 +94,7 @@ def read_settings(given: Mapping[str, Any]) -> Settings:
     Raises:
         TrainerError [trainer.bad-argument]: one has a value that it cannot have.
     """
-    max_epochs, max_steps = given["max_epochs"], given["max_steps"]
-    if max_epochs is None:
-        max_epochs = -1 if max_steps != -1 else _DEFAULT_EPOCHS
-    bounds = Bounds(
-        max_epochs=_count("max_epochs", max_epochs, -1),
-        min_epochs=_count("min_epochs", given["min_epochs"] or 0, 0),
-        max_steps=_count("max_steps", max_steps, -1),
-        min_steps=_count("min_steps", given["min_steps"] or 0, 0),
-    )
+    bounds = _bounds(given)
     if given["deterministic"] not in (True, False, "warn"):
         raise bad("deterministic", given["deterministic"], "True, False or 'warn'", "False")
     if given["benchmark"] not in (True, False, None):
@@ -112,7 +114,7 @@ def read_settings(given: Mapping[str, Any]) -> Settings:
         reload_every_n_epochs=_count(
             "reload_dataloaders_every_n_epochs", given["reload_dataloaders_every_n_epochs"], 0
         ),
-        log_every_n_steps=_count("log_every_n_steps", given["log_every_n_steps"], 1),
+        log_every_n_steps=_log_every(given["log_every_n_steps"]),
         seed=_count("seed", given["seed"], 0),
         deterministic=given["deterministic"],
         benchmark=given["benchmark"],
@@ -121,6 +123,53 @@ def read_settings(given: Mapping[str, Any]) -> Settings:
         **{name: _switch(name, given[name]) for name in switches},
     )
     return _fast(settings, given["fast_dev_run"])
+
+
+def _bounds(given: Mapping[str, Any]) -> Bounds:
+    epochs, steps = given["max_epochs"], given["max_steps"]
+    samples: int | None = None
+    part: Fraction | None = None
+    if isinstance(steps, (str, Quantity)):
+        found = _amount("max_steps", steps, ("steps", "samples"))
+        samples, steps = (int(found.value), -1) if found.unit == "samples" else (None, int(found.value))
+    if isinstance(epochs, (str, Quantity)):
+        part = _amount("max_epochs", epochs, ("epochs",)).exact
+        epochs, part = (int(part), None) if part.denominator == 1 else (-1, part)
+    if epochs is None:
+        epochs = (
+            -1 if steps != -1 or samples is not None or given["max_time"] is not None else _DEFAULT_EPOCHS
+        )
+    least = {
+        name: int(_amount(name, value, (unit,)).value) if isinstance(value, (str, Quantity)) else value or 0
+        for name, unit in _LEAST.items()
+        for value in (given[name],)
+    }
+    return Bounds(
+        max_epochs=_count("max_epochs", epochs, -1),
+        min_epochs=_count("min_epochs", least["min_epochs"], 0),
+        max_steps=_count("max_steps", steps, -1),
+        min_steps=_count("min_steps", least["min_steps"], 0),
+        max_samples=samples,
+        max_part=part,
+    )
+
+
+def _amount(name: str, value: object, units: tuple[Unit, ...]) -> Quantity:
+    """Return a quantity in one of the units.
+
+    Raises:
+        TrainerError [trainer.bad-argument]: it is none.
+    """
+    try:
+        return parse(value, units)
+    except QuantityProblem as problem:
+        raise TrainerError(
+            "trainer.bad-argument",
+            f"{name} cannot be {value!r}: {problem}",
+            values={name: value},
+            because=problem.because,
+            hint=problem.hint,
+        ) from None
 
 
 def _fast(settings: Settings, wanted: object) -> Settings:
@@ -137,6 +186,12 @@ def _fast(settings: Settings, wanted: object) -> Settings:
     )
 
 
+def _log_every(wanted: object) -> int:
+    if isinstance(wanted, (str, Quantity)):
+        wanted = int(_amount("log_every_n_steps", wanted, ("steps",)).value)
+    return _count("log_every_n_steps", wanted, 1)
+
+
 def _accumulation(wanted: object, spans_epochs: object) -> Accumulation:
     by_epoch = wanted if isinstance(wanted, Mapping) else {0: wanted}
     known = {
@@ -150,13 +205,15 @@ def _validation(given: Mapping[str, Any]) -> Validation:
     interval, every = given["val_check_interval"], given["check_val_every_n_epoch"]
     if interval is None:
         interval = 1.0
+    if isinstance(interval, (str, timedelta, Quantity)):
+        return _validation_every(_amount("val_check_interval", interval, _VAL_UNITS), given)
     is_count = type(interval) is int and interval > 0
     if not is_count and not (type(interval) is float and 0 < interval <= 1):
         raise bad(
             "val_check_interval",
             interval,
-            "an int of 1 or more (batches) or a float from 0.0 to 1.0 (part of an epoch)",
-            "0.25 for four times an epoch",
+            "an int of 1 or more (batches), a float from 0.0 to 1.0 (part of an epoch), or has a unit",
+            "0.25 for four times an epoch, or '500 steps'",
         )
     if every is None and not is_count:
         raise bad(
@@ -177,6 +234,23 @@ def _signal_path(given: Mapping[str, Any]) -> str | None:
         return None
     root = os.fspath(given["default_root_dir"] or os.path.curdir)
     return os.path.join(root, "checkpoints", "signal.ckpt")  # noqa: PTH118 - may be a remote path
+
+
+def _validation_every(wanted: Quantity, given: Mapping[str, Any]) -> Validation:
+    """Return validations at an interval with a unit: epochs and their parts, or counted over epochs' ends."""
+    sanity, every = (
+        _count("num_sanity_val_steps", given["num_sanity_val_steps"], -1),
+        given["check_val_every_n_epoch"],
+    )
+    if every not in (1, None):
+        raise bad("check_val_every_n_epoch", every, "left out where val_check_interval has a unit", "1")
+    if wanted.unit != "epochs":
+        return Validation(wanted, None, sanity)
+    if wanted.value < 1:
+        return Validation(float(wanted.value), 1, sanity)
+    if wanted.exact.denominator != 1:
+        raise bad("val_check_interval", str(wanted), "whole epochs, or a part of one", "'2 epochs'")
+    return Validation(1.0, int(wanted.value), sanity)
 
 
 def _switch(name: str, value: object) -> bool:

@@ -133,8 +133,8 @@ class Run(Protocol):
         """Samples that the optimizer steps of all epochs took, over all ranks."""
 
     @property
-    def val_check_interval(self) -> int | float:
-        """When a fit validates: batches between validations, or the part of an epoch; 1.0 at epochs' ends."""
+    def val_check_interval(self) -> Any:
+        """When a fit validates: batches between validations, the part of an epoch, or a Quantity."""
 
     @property
     def check_val_every_n_epoch(self) -> int | None:

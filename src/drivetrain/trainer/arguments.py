@@ -8,7 +8,7 @@ from typing import Any
 
 from drivetrain.base.errors import TrainerError
 from drivetrain.base.text import listed, nearest
-from drivetrain.callbacks import Callback, LineProgress, ModelCheckpoint, RichProgress
+from drivetrain.callbacks import Callback, LineProgress, ModelCheckpoint, RichProgress, Timer
 from drivetrain.events import is_unused
 from drivetrain.machine import probe
 from drivetrain.modules import DataModule, Module
@@ -18,7 +18,6 @@ LATER = (
     "barebones",
     "enable_autolog_hparams",
     "enable_model_summary",
-    "max_time",
     "model_registry",
     "profiler",
     "suggest_integrations",
@@ -101,6 +100,8 @@ def read_callbacks(given: Mapping[str, Any]) -> list[Callback]:
         )
     if wanted and not has_checkpoint:
         callbacks.append(ModelCheckpoint())
+    if given["max_time"] is not None:
+        callbacks.append(Timer(given["max_time"]))
     if given["enable_progress_bar"] and not any(
         isinstance(one, (LineProgress, RichProgress)) for one in callbacks
     ):

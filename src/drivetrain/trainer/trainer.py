@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any, final
 
 from drivetrain.base.origin import AUTO, OFF, ONE
@@ -73,17 +74,18 @@ class Trainer(View):
         sync_batchnorm: Any = OFF,
         callbacks: Callback | Sequence[Callback] | None = None,
         logger: bool | None = None,
-        max_epochs: int | None = None,
-        min_epochs: int | None = None,
-        max_steps: int = -1,
-        min_steps: int | None = None,
+        max_epochs: int | str | None = None,
+        min_epochs: int | str | None = None,
+        max_steps: int | str = -1,
+        min_steps: int | str | None = None,
+        max_time: str | timedelta | Mapping[str, float] | None = None,
         limit_train_batches: float = 1.0,
         limit_val_batches: float = 1.0,
         limit_test_batches: float = 1.0,
         limit_predict_batches: float = 1.0,
         overfit_batches: float = 0,
         fast_dev_run: int | bool = False,
-        val_check_interval: float | None = None,
+        val_check_interval: float | str | timedelta | None = None,
         check_val_every_n_epoch: int | None = 1,
         num_sanity_val_steps: int = 2,
         accumulate_grad_batches: int | Mapping[int, int] = 1,
@@ -92,7 +94,7 @@ class Trainer(View):
         gradient_clip_algorithm: str | None = None,
         reload_dataloaders_every_n_epochs: int = 0,
         use_distributed_sampler: bool = True,
-        log_every_n_steps: int = 50,
+        log_every_n_steps: int | str = 50,
         enable_progress_bar: bool = True,
         enable_checkpointing: bool | None = None,
         default_root_dir: str | os.PathLike[str] | None = None,

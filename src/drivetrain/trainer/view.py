@@ -295,8 +295,8 @@ class View:
         return 0 if self._fitted is None else self._fitted.progress.samples
 
     @property
-    def val_check_interval(self) -> int | float:
-        """When a fit validates: batches between validations, or the part of an epoch; 1.0 at epochs' ends."""
+    def val_check_interval(self) -> Any:
+        """When a fit validates: batches between validations, the part of an epoch, or a Quantity."""
         return self._settings.validation.interval
 
     @property
