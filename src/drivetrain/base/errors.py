@@ -166,19 +166,10 @@ class ModuleError(DrivetrainError):
 class SpikeError(DrivetrainError):
     """The loss of a step jumped, and the run that was told to look for that stopped."""
 
-    def __init__(self, code: str, message: str, *, batch_idx: int, **parts: Any) -> None:  # noqa: ANN401 - passed on
-        super().__init__(code, message, **parts)
-        self.batch_idx = batch_idx
-        """The batch of its epoch at which it was seen."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Cross a process boundary with the batch."""
-        parts = {"values": self.values, "because": self.because, "hint": self.hint}
-        return _rebuild_spike, (self.code, self.message, self.batch_idx, parts)
-
-
-def _rebuild_spike(code: str, message: str, batch_idx: int, parts: Mapping[str, Any]) -> SpikeError:
-    return SpikeError(code, message, batch_idx=batch_idx, **parts)
+    @property
+    def batch_idx(self) -> int:
+        """The batch of its epoch at which it was seen; -1 where nobody said."""
+        return int(str(self.values.get("batch_idx", -1)))
 
 
 class TrainerError(DrivetrainError):
