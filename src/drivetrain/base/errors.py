@@ -12,8 +12,8 @@
         +-- CheckpointError      a checkpoint cannot be written, read or trusted
         +-- DataError            a loader or sampler cannot be used as asked
         +-- ModuleError          a module, data module or callback breaks its contract
-        +-- EngineError          an Engine method was called with what it cannot do
         +-- SpikeError           the loss jumped; holds the batch
+        +-- EngineError          an Engine method was called with what it cannot do
         +-- TrainerError         a Trainer method was called with what it cannot do
     UserWarning
     +-- DrivetrainWarning        has an action, a code and a switch (warnings.filterwarnings)
@@ -164,26 +164,17 @@ class ModuleError(DrivetrainError):
     """A module, data module or callback breaks its contract."""
 
 
-class EngineError(DrivetrainError):
-    """An Engine method was called with something that it cannot do."""
-
-
 class SpikeError(DrivetrainError):
     """The loss of a step jumped, and the run that was told to look for that stopped."""
 
-    def __init__(self, code: str, message: str, *, batch_idx: int = -1, **parts: Any) -> None:  # noqa: ANN401 - passed on
-        super().__init__(code, message, **parts)
-        self.batch_idx = batch_idx
-        """The batch of its epoch at which it was seen."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Cross a process boundary with the batch."""
-        parts = {"values": self.values, "because": self.because, "hint": self.hint}
-        return _rebuild_spike, (self.code, self.message, self.batch_idx, parts)
+    @property
+    def batch_idx(self) -> int:
+        """The batch of its epoch at which it was seen; -1 where nobody said."""
+        return int(str(self.values.get("batch_idx", -1)))
 
 
-def _rebuild_spike(code: str, message: str, batch_idx: int, parts: Mapping[str, Any]) -> SpikeError:
-    return SpikeError(code, message, batch_idx=batch_idx, **parts)
+class EngineError(DrivetrainError):
+    """An Engine method was called with something that it cannot do."""
 
 
 class TrainerError(DrivetrainError):

@@ -99,7 +99,6 @@ class SpikeDetection(Callback):
         raise SpikeError(
             "callback.spike",
             f"the loss jumped to {losses[spikes[0]]:.5g} at batch {batch_idx}",
-            batch_idx=batch_idx,
             values={**place, "rank": spikes, "loss": losses[spikes[0]], "mean": self._mean(), "file": path},
             because=f"a spike is a loss that is not finite, or worse than the mean of the last {self.window}"
             f" by atol={self.atol} and rtol={self.rtol}",
