@@ -62,7 +62,8 @@ def _training_state(context: Context, *, is_live: bool) -> dict[str, Any]:
                 "progress": context.progress.state_dict(),
                 "logged": [one["logged"] for one in everybody],
                 "windows": [one["windows"] for one in everybody],
-                "window": [window.state_dict() for window in context.windows],
+                # Without every rank's gradients an open window cannot go on; its batches are lost.
+                "window": [window.state_dict() for window in context.windows if everybody],
                 "metrics": context.results.metrics_state(),
                 "precision": strategy.precision.state_dict(),
             }

@@ -140,6 +140,7 @@ class AutomaticStepper:
                 return None
             if not is_alone:
                 window.take(share, 1)
+                window.count()
                 loss = window.scaled(loss, share, read_weight(output))
             for call in before_zero:
                 call(optimizer)
@@ -229,6 +230,7 @@ class _Group:
         """Run the step and add its gradients to the window's; return its output and loss."""
         output = self._strategy.training_step(*arguments[: self._num_arguments])
         loss = read_loss(output, self._module, self._strategy.ranks.world_size)
+        self.window.count()
         self.saw_loss = loss is not None
         if loss is not None:
             loss = self.window.scaled(loss, share, read_weight(output))

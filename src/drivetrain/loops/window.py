@@ -34,15 +34,19 @@ class Window:
         return self._batches > 0
 
     def take(self, share: Share, planned: int) -> bool:
-        """Count a batch in, before its step; return whether the window closes with it.
+        """Say, before a batch's step, whether the window closes with it.
 
-        ``planned`` is how many batches of each rank a window that opens now will have.
+        ``planned`` is how many batches of each rank a window that opens now will have. The batch is counted
+        in by `count`, once its step has run: one that fails leaves the window as it was.
         """
         if not self.is_open:
             self._planned, self._unit, self._samples = planned, max(share.total, 1), 0
             self.weight = None
+        return self._batches + 1 >= self._planned
+
+    def count(self) -> None:
+        """Count the batch in."""
         self._batches += 1
-        return self._batches >= self._planned
 
     def scaled(self, loss: torch.Tensor, share: Share, weight: Any) -> torch.Tensor:
         """Return a batch's loss with its part in the window; ``weight`` is what the step returned with it.
