@@ -12,6 +12,7 @@
         +-- CheckpointError      a checkpoint cannot be written, read or trusted
         +-- DataError            a loader or sampler cannot be used as asked
         +-- ModuleError          a module, data module or callback breaks its contract
+        +-- LoggerError          a logger cannot write what, or where, it was told to
         +-- TrainerError         a Trainer method was called with what it cannot do
     UserWarning
     +-- DrivetrainWarning        has an action, a code and a switch (warnings.filterwarnings)
@@ -160,6 +161,10 @@ class DataError(DrivetrainError):
 
 class ModuleError(DrivetrainError):
     """A module, data module or callback breaks its contract."""
+
+
+class LoggerError(DrivetrainError):
+    """A logger cannot write what, or where, it was told to."""
 
 
 class TrainerError(DrivetrainError):

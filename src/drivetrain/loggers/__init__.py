@@ -1,0 +1,25 @@
+"""Floor 5: where logged values go. Each package of others is loaded only when its logger is used.
+
+::
+
+    logger.py           Logger: the interface, and the guard that keeps other ranks silent
+    silence.py          what ``experiment`` is on other ranks
+    rank.py             whether this process is rank 0, before a run says so
+    csv.py              CSVLogger: metrics.csv, hparams.yaml
+    table.py            a CSV file that grows in rows and in columns
+    folder.py           save_dir/name/version_N, on a disk or through fsspec
+    hyperparameters.py  any hyperparameters as plain data, nested or flat
+    start.py            what a run does with its loggers when it begins
+"""
+
+from drivetrain.loggers.csv import CSVLogger
+from drivetrain.loggers.logger import DummyLogger, Logger
+from drivetrain.loggers.start import begin_loggers, log_hyperparameters
+
+__all__ = [
+    "CSVLogger",
+    "DummyLogger",
+    "Logger",
+    "begin_loggers",
+    "log_hyperparameters",
+]
