@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import csv
 import math
-import subprocess
-import sys
 import uuid
 from pathlib import Path
 from typing import Any
@@ -133,36 +131,6 @@ def test_every_run_has_its_own_version(tmp_path: Path, kind: str) -> None:
     assert [filled(f"{logger.log_dir}/metrics.csv")[0]["run"] for logger in found] == ["0.0", "1.0", "2.0"]
     assert found[2].root_dir == f"{root}/name"
     assert found[2].save_dir == root
-
-
-CLAIM = """
-import sys, drivetrain as dt
-print(dt.CSVLogger(sys.argv[1]).version)
-"""
-
-
-def test_two_processes_that_start_at_once_take_two_versions(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", CLAIM, str(tmp_path)]
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    assert sorted(one.communicate()[0].strip() for one in running) == ["0", "1", "2"]
-
-
-def test_a_gap_is_not_filled_and_strangers_are_ignored(tmp_path: Path) -> None:
-    for name in ("version_1", "version_7", "version_x", "other"):
-        (tmp_path / "n" / name).mkdir(parents=True)
-    assert begun(dt.CSVLogger(tmp_path, "n")).version == 8
-
-
-@pytest.mark.parametrize(
-    ("name", "version", "path"),
-    [("n", "mine", "n/mine"), ("n", 4, "n/version_4"), (None, "mine", "mine"), ("", "", ""), ("n", "", "n")],
-)
-def test_names_and_versions_make_the_folder(tmp_path: Path, name: Any, version: Any, path: str) -> None:
-    logger = begun(dt.CSVLogger(tmp_path, name, version))
-    logger.log_metrics({"a": 1.0}, 1)
-    logger.save()
-    assert (tmp_path / path / "metrics.csv").exists()
-    assert Path(logger.log_dir) == tmp_path / path
 
 
 def written(tmp_path: Path, *, steps: range, version: str | None = "mine") -> dt.CSVLogger:
