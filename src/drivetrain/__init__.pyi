@@ -14,6 +14,7 @@ from drivetrain.base.errors import DrivetrainError as DrivetrainError
 from drivetrain.base.errors import DrivetrainWarning as DrivetrainWarning
 from drivetrain.base.errors import EngineError as EngineError
 from drivetrain.base.errors import LaunchError as LaunchError
+from drivetrain.base.errors import LoggerError as LoggerError
 from drivetrain.base.errors import ModuleError as ModuleError
 from drivetrain.base.errors import Notice as Notice
 from drivetrain.base.errors import PlanError as PlanError
@@ -50,6 +51,12 @@ from drivetrain.environments.mpi import MPIEnvironment as MPIEnvironment
 from drivetrain.environments.slurm import SLURMEnvironment as SLURMEnvironment
 from drivetrain.environments.torchrun import TorchrunEnvironment as TorchrunEnvironment
 from drivetrain.launchers.launcher import Launcher as Launcher
+from drivetrain.loggers.comet import CometLogger as CometLogger
+from drivetrain.loggers.csv import CSVLogger as CSVLogger
+from drivetrain.loggers.logger import Logger as Logger
+from drivetrain.loggers.mlflow import MLFlowLogger as MLFlowLogger
+from drivetrain.loggers.tensorboard import TensorBoardLogger as TensorBoardLogger
+from drivetrain.loggers.wandb import WandbLogger as WandbLogger
 from drivetrain.loops.fit_result import FitResult as FitResult
 from drivetrain.machine.snapshot import Machine as Machine
 from drivetrain.modules.datamodule import DataModule as DataModule

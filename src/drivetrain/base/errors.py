@@ -14,6 +14,7 @@
         +-- ModuleError          a module, data module or callback breaks its contract
         +-- SpikeError           the loss jumped; holds the batch
         +-- EngineError          an Engine method was called with what it cannot do
+        +-- LoggerError          a logger cannot write what, or where, it was told to
         +-- TrainerError         a Trainer method was called with what it cannot do
     UserWarning
     +-- DrivetrainWarning        has an action, a code and a switch (warnings.filterwarnings)
@@ -175,6 +176,10 @@ class SpikeError(DrivetrainError):
 
 class EngineError(DrivetrainError):
     """An Engine method was called with something that it cannot do."""
+
+
+class LoggerError(DrivetrainError):
+    """A logger cannot write what, or where, it was told to."""
 
 
 class TrainerError(DrivetrainError):

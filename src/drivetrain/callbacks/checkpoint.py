@@ -313,6 +313,10 @@ class ModelCheckpoint(Checkpoint):
                     link(trainer, save.path, path)
                 else:
                     trainer.save_checkpoint(path, self.save_weights_only)
+        for logger in trainer.loggers:
+            after = getattr(logger, "after_save_checkpoint", None)
+            if after is not None:
+                after(self)
         if self.verbose:
             value = (
                 f", {self.monitor}={save.reading.value:.5g}"

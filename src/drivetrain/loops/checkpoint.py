@@ -38,6 +38,9 @@ def save(context: Context, path: str | os.PathLike[str], *, weights_only: bool, 
     if not weights_only:
         checkpoint |= _training_state(context, is_live=is_live)
     context.events("on_save_checkpoint", checkpoint)
+    if strategy.ranks.is_zero:
+        for logger in context.run.loggers:
+            logger.save()  # what was logged before the checkpoint is there when a run goes on from it
     if is_live:
         strategy.save(checkpoint, path)
     else:

@@ -40,6 +40,10 @@ class Context:
     results: Results
     phase: str = ""
     """What is going on now: train, validation, sanity, test or predict."""
+    start_logging: Callable[[int | None], None] = lambda _: None
+    """Tells the loggers that the run begins, and at which step it goes on, if it does."""
+    log_hyperparameters: Callable[[], None] = lambda: None
+    """Gives the loggers what the module and data module were made with."""
     first_step: int = 0
     """Optimizer steps that had been taken when this run began."""
     progress: Progress = field(default_factory=Progress)

@@ -102,6 +102,7 @@ class FitLoop:
             checkpoints.restore_training(context, checkpoint, path)
             self._strategy.optimizers_to_device(context.optimizers, self._strategy.device)
         context.first_step = self._progress.global_step
+        context.log_hyperparameters()
 
     def _check_sanity(self) -> None:
         """Run a few validation batches, so that a mistake there shows now and not after an epoch."""

@@ -45,6 +45,10 @@ def perform(context: Context, request: Request) -> Any:
     with _torch_switches(request.settings), running(context):
         checkpoint = _read(context, request)
         if request.stage == "fit":
+            context.start_logging(None if checkpoint is None else int(checkpoint.get("global_step", 0)))
+        elif request.stage != "predict":
+            context.start_logging(None)
+        if request.stage == "fit":
             return _fit(context, request, checkpoint)
         return _evaluate(context, request, checkpoint)
 

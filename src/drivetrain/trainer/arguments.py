@@ -10,13 +10,14 @@ from drivetrain.base.errors import TrainerError
 from drivetrain.base.text import listed, nearest
 from drivetrain.callbacks import Callback, LineProgress, ModelCheckpoint, RichProgress, Timer
 from drivetrain.events import is_unused
+from drivetrain.loggers.csv import CSVLogger
+from drivetrain.loggers.logger import DummyLogger
 from drivetrain.machine import probe
 from drivetrain.modules import DataModule, Module
+from drivetrain.modules.run import Logs
 from drivetrain.resolver.legacy import LEGACY
 
 LATER = (
-    "barebones",
-    "enable_autolog_hparams",
     "enable_model_summary",
     "model_registry",
     "profiler",
@@ -107,6 +108,52 @@ def read_callbacks(given: Mapping[str, Any]) -> list[Callback]:
     ):
         callbacks.append(RichProgress() if probe.is_terminal() else LineProgress())
     return callbacks
+
+
+def read_loggers(given: Mapping[str, Any]) -> list[Logs]:
+    """Return the loggers as a list; in a fast run, what stands in for them.
+
+    Raises:
+        TrainerError [trainer.bad-argument]: something that is no logger.
+    """
+    wanted = given["logger"]
+    if wanted is None or wanted is False:
+        return []
+    if wanted is True:
+        found: list[Any] = [CSVLogger(given["default_root_dir"] or ".")]
+    else:
+        found = list(wanted) if isinstance(wanted, (list, tuple)) else [wanted]
+    if not all(callable(getattr(one, "log_metrics", None)) for one in found):
+        raise _bad("logger", wanted, "True, False, a Logger or a list of them", "logger=True")
+    return [DummyLogger() for _ in found] if given["fast_dev_run"] else found
+
+
+_AROUND = {
+    "callbacks": None,
+    "logger": None,
+    "enable_checkpointing": None,
+    "fast_dev_run": False,
+    "detect_anomaly": False,
+    "overfit_batches": 0,
+}
+"""What a run without anything around the steps cannot have, and what each is when nothing is said."""
+
+
+def bare(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a run without anything around its steps.
+
+    Raises:
+        TrainerError [trainer.bad-argument]: something that is around them was asked for.
+    """
+    for name, default in _AROUND.items():
+        if given[name] not in (default, False, None):
+            raise _bad(name, given[name], "left out where barebones=True", "barebones=False")
+    return {
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "num_sanity_val_steps": 0,
+    }
 
 
 def with_own(callbacks: list[Callback], module: Module) -> list[Callback]:

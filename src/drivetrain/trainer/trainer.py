@@ -18,6 +18,7 @@ from drivetrain.callbacks import Callback
 from drivetrain.callbacks.checkpoint import newest_path
 from drivetrain.collectives.place import Place
 from drivetrain.events import Dispatcher
+from drivetrain.loggers.start import begin_loggers, log_hyperparameters
 from drivetrain.loops import checkpoint as checkpoints
 from drivetrain.loops.context import Context, check_objects
 from drivetrain.loops.fit_result import FitResult
@@ -25,14 +26,16 @@ from drivetrain.loops.results import Results
 from drivetrain.loops.settings import read_settings
 from drivetrain.loops.verbs import Request, perform
 from drivetrain.modules import DataModule, Module
+from drivetrain.modules.run import Logs
 from drivetrain.resolver.front import plan_for
 from drivetrain.trainer.arguments import (
     as_path,
+    bare,
     check_data,
     check_model,
     check_names,
-    later,
     read_callbacks,
+    read_loggers,
     translated,
     with_own,
 )
@@ -51,7 +54,8 @@ class Trainer(View):
 
     Without ``max_epochs`` and ``max_steps`` a fit runs 1000 epochs. ``seed`` and the epoch fix the order of
     the data; the module's own random numbers come from torch's generators as the user left them.
-    ``enable_checkpointing`` adds a ModelCheckpoint to those in ``callbacks``; nothing is written otherwise.
+    ``enable_checkpointing`` adds a ModelCheckpoint to those in ``callbacks``, ``logger=True`` a CSVLogger;
+    nothing is written otherwise. ``barebones`` switches off everything around the steps, to measure them.
 
     Raises:
         PlanError: the flags describe no run.
@@ -73,7 +77,7 @@ class Trainer(View):
         plugins: Any = None,
         sync_batchnorm: Any = OFF,
         callbacks: Callback | Sequence[Callback] | None = None,
-        logger: bool | None = None,
+        logger: bool | Logs | Sequence[Logs] | None = None,
         max_epochs: int | str | None = None,
         min_epochs: int | str | None = None,
         max_steps: int | str = -1,
@@ -97,6 +101,8 @@ class Trainer(View):
         log_every_n_steps: int | str = 50,
         enable_progress_bar: bool = True,
         enable_checkpointing: bool | None = None,
+        enable_autolog_hparams: bool = True,
+        barebones: bool = False,
         default_root_dir: str | os.PathLike[str] | None = None,
         deterministic: bool | str = False,
         benchmark: bool | None = None,
@@ -113,9 +119,9 @@ class Trainer(View):
         old = dict(found.trainer_arguments)
         self._resume_from: Any = old.pop("resume_from_checkpoint", None)
         given |= translated(old, given, defaults)
-        if given["logger"]:
-            raise later("logger", given["logger"])
-        super().__init__(flags, found, read_settings(given), read_callbacks(given))
+        given |= bare(given) if given["barebones"] else {}
+        super().__init__(flags, found, read_settings(given), read_callbacks(given), read_loggers(given))
+        self._autologs = bool(given["enable_autolog_hparams"])
 
     def fit(
         self,
@@ -278,9 +284,20 @@ class Trainer(View):
             )
             self._module, self._context, self._ckpt_path = module, None, request.ckpt_path
             launcher = build_launcher(found.plan, found.catalogue, found.objects)
-            return launcher.launch(found.plan, functools.partial(_on_rank, self, module, datamodule, request))
+            body = functools.partial(_on_rank, self, module, datamodule, request)
+            result = launcher.launch(found.plan, body)
+        except BaseException as error:
+            self._finalize("interrupted" if isinstance(error, KeyboardInterrupt) else "failed")
+            raise
+        else:
+            self._finalize("success")
+            return result
         finally:
             self._resolution = before
+
+    def _finalize(self, status: str) -> None:
+        for logger in self.loggers:
+            logger.finalize(status)
 
 
 def _on_rank(
@@ -310,7 +327,14 @@ def _on_rank(
             inference_mode=request.settings.inference_mode,
             events=Dispatcher(trainer, module, trainer.callbacks),
             results=Results(strategy.collectives, strategy.device, module),
+            start_logging=functools.partial(
+                begin_loggers, trainer.loggers, strategy.collectives, request.stage
+            ),
         )
+        if trainer._autologs:
+            context.log_hyperparameters = functools.partial(
+                log_hyperparameters, trainer.loggers, module, datamodule
+            )
         trainer._module, trainer._context, trainer._is_live = module, context, True
         trainer._fitted = context if request.stage == "fit" else trainer._fitted
         result = perform(context, request)

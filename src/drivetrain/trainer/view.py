@@ -32,6 +32,7 @@ class View:
         found: Resolution,
         settings: Settings,
         callbacks: list[Callback],
+        loggers: list[Logs],
     ) -> None:
         self._flags = flags
         self._resolution = found
@@ -48,7 +49,7 @@ class View:
         """Whether SIGTERM ended the last fit."""
         self.accumulate_grad_batches = settings.accumulation.at(0)
         """Batches that an optimizer step takes; set in on_train_epoch_start it holds for the epoch."""
-        self.loggers: list[Logs] = []
+        self.loggers = loggers
         """Where logged values are written."""
         self._ckpt_path: str | None = None
         self._context: Context | None = None
@@ -311,8 +312,9 @@ class View:
 
     @property
     def log_dir(self) -> str:
-        """Where logs go: there are no loggers yet, so the root."""
-        return self._settings.default_root_dir
+        """Where the first logger that has a folder writes; else `default_root_dir`."""
+        found = [getattr(logger, "log_dir", None) for logger in self.loggers]
+        return next((str(one) for one in found if one), self._settings.default_root_dir)
 
     @property
     def logger(self) -> Any:
