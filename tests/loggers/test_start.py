@@ -24,7 +24,8 @@ class Model(dt.Module):
 
 class Data(dt.DataModule):
     def __init__(self, **hparams: Any) -> None:
-        self.hparams = hparams
+        super().__init__()
+        self.save_hyperparameters(hparams)
 
 
 class Stranger:
