@@ -173,3 +173,41 @@ def test_the_first_compute_host_of_lsfs_rank_file(tmp_path, text, first):
     path = tmp_path / "ranks"
     path.write_text(text)
     assert LSFEnvironment().main_address({**LSF, "LSB_DJOB_RANKFILE": str(path)}) == first
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"RANK": "0", "WORLD_SIZE": "4", "LOCAL_RANK": "3", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0"},
+        {
+            "SLURM_PROCID": "0",
+            "SLURM_NTASKS": "2",
+            "SLURM_LOCALID": "0",
+            "SLURM_NODEID": "7",
+            "SLURM_NNODES": "1",
+        },
+        {
+            "SLURM_PROCID": "0",
+            "SLURM_NTASKS": "2",
+            "SLURM_LOCALID": "0",
+            "SLURM_NODEID": "0",
+            "SLURM_NNODES": "0",
+        },
+    ],
+)
+def test_places_that_cannot_be_are_an_error_in_the_plan(variables) -> None:
+    with pytest.raises(dt.PlanError, match="contradict each other"):
+        dt.plan(devices="auto", machine=dt.Machine(variables=variables))
+
+
+def test_a_shell_of_any_name_is_no_launch() -> None:
+    for shell in ("bash", "zsh", "sh"):
+        variables = {
+            "SLURM_PROCID": "0",
+            "SLURM_NTASKS": "4",
+            "SLURM_LOCALID": "0",
+            "SLURM_NODEID": "0",
+            "SLURM_NNODES": "1",
+            "SLURM_JOB_NAME": shell,
+        }
+        assert dt.plan(machine=dt.Machine(variables=variables)).environment == "none"

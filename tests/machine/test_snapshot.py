@@ -135,3 +135,24 @@ def test_a_kind_said_twice_is_refused() -> None:
 
 def test_one_touched_kind_may_stand_alone() -> None:
     assert Machine(touched="cuda").touched == {"cuda"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"touched": 5},
+        {"touched": [["a"]]},
+        {"memory_bytes": 5},
+        {"memory_bytes": {"cuda": 80}},
+        {"notebook": "false"},
+        {"fork": "no"},
+        {"num_cpus": None},
+        {"num_cpus": 0},
+        {"platform": 3},
+        {"gpu": 8},
+        {"Cuda": 8},
+        {"cpu": 4},
+    ],
+)
+def test_a_machine_is_made_of_facts_of_the_right_kind(given) -> None:
+    assert refused(**given).startswith("a machine cannot have")

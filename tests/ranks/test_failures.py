@@ -5,7 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
+import drivetrain as dt
+from drivetrain.collectives.connect import connect
+from drivetrain.collectives.place import Place
+from drivetrain.resolver.ranks import Ranks
+from tests.loops.models import Regression, loader, quiet
 from tests.ranks.scripts import run_script
 
 pytestmark = pytest.mark.ranks
@@ -64,3 +70,26 @@ def test_parameters_without_gradient_are_named_in_the_first_step(tmp_path: Path)
         "[strategy.unused-parameters] 2 parameters got no gradient in the first step: idle.weight, idle.bias"
         in (done.stderr)
     )
+
+
+def test_after_a_process_group_that_could_not_be_made_the_next_run_works() -> None:
+    for backend, error in (("smoke_signals", dt.LaunchError), (None, None)):
+        said = f"process_group_backend={backend}," if backend else ""
+        trainer = quiet(devices=2, strategy=f"ddp({said}timeout_s=20)", max_steps=2)
+        if error is None:
+            assert trainer.fit(Regression(), loader(16)).steps == 2
+            continue
+        with pytest.raises((error, dt.RankFailure), match=r"launch.no-backend"):
+            trainer.fit(Regression(), loader(16))
+
+
+def test_a_group_that_torch_named_and_could_not_make_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        torch.distributed.distributed_c10d._world.group_count += 1
+        raise RuntimeError("no such device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.distributed, "init_process_group", fails)
+        with pytest.raises(RuntimeError, match="no such device"):
+            connect(Place(Ranks()), "gloo", torch.device("cpu"))
+    assert torch.distributed.distributed_c10d._world.group_count == 0

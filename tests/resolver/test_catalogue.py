@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import drivetrain as dt
-from drivetrain.resolver.catalogue import facts_of, shipped
+from drivetrain.resolver.catalogue import Catalogue, counted, facts_of, shipped
 
 PACKAGE = '''
 import drivetrain as dt
@@ -106,3 +106,10 @@ def test_a_users_object_decides_by_its_own_facts() -> None:
     assert dt.plan(plugins=[mine], machine=dt.Machine()).precision == "bf16-mixed"
     with pytest.raises(dt.PlanError, match=r"plan\.precision-accelerator"):
         dt.plan(plugins=[mine], machine=dt.Machine(cuda=1))
+
+
+@pytest.mark.parametrize("count", [lambda: 1 / 0, lambda: "x", lambda: -1])
+def test_hardware_that_cannot_be_counted_is_not_there(count) -> None:
+    facts = dt.AcceleratorFacts(name="broken", count=count)
+    whole = dt.AcceleratorFacts(name="whole", count=lambda: 3)
+    assert counted(Catalogue(accelerators={"broken": facts, "whole": whole})) == {"broken": 0, "whole": 3}

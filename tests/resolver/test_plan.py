@@ -68,3 +68,30 @@ def test_explain_says_value_origin_and_reason_of_each_flag() -> None:
     assert "plan(devices=2), test_plan.py:" in rows["devices"]
     assert "8 cuda devices" in rows["accelerator"]
     assert "dp_replicate=2" in rows["layout"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"num_nodes": float("inf")},
+        {"num_nodes": 2.9},
+        {"num_nodes": -1},
+        {"num_nodes": "2"},
+        {"device_ids": []},
+        {"device_ids": ["01"]},
+        {"device_ids": [True]},
+        {"device_ids": [0.5]},
+        {"device_ids": [-1, -1]},
+        {"layout": {}},
+        {"world_size": 7},
+        {"num_devices": 7},
+        {"other": 1},
+        {"accelerator": None},
+        {"sources": {"devices": {"value": 1, "origin": "argument", "reason": 5}}},
+    ],
+)
+def test_only_what_to_dict_writes_is_read(change) -> None:
+    written = dt.plan(strategy="ddp", devices=2, machine=dt.Machine(cuda=8)).to_dict()
+    assert dt.Plan.from_dict(written).to_dict() == written
+    with pytest.raises(dt.PlanError, match=r"plan.bad-dict"):
+        dt.Plan.from_dict({**written, **change})

@@ -45,6 +45,13 @@ CASES = [
         {"accelerator": "gpu", "strategy": "ddp"},
     ),
     (
+        "plan.process-group-backend",
+        CPU,
+        {"strategy": "ddp(process_group_backend=nccl)", "devices": 2},
+        GPUS,
+        {"strategy": "ddp(process_group_backend=nccl)", "devices": 2},
+    ),
+    (
         "plan.strategy-world",
         CPU,
         {"strategy": "single", "devices": 2},

@@ -9,7 +9,7 @@ from typing import Any
 from drivetrain._version import __version__
 from drivetrain.machine import installed
 from drivetrain.machine.snapshot import Machine
-from drivetrain.resolver.catalogue import Catalogue, in_force
+from drivetrain.resolver.catalogue import Catalogue, counted, in_force
 from drivetrain.resolver.choose import is_there
 from drivetrain.resolver.fits import strategy_fits
 
@@ -22,7 +22,7 @@ _GIB = 2**30
 def run(_options: Mapping[str, Any]) -> int:
     """Print the report; always 0: to look is no failure."""
     catalogue = in_force()
-    counts = {name: facts.count() for name, facts in catalogue.accelerators.items() if facts.count}
+    counts = counted(catalogue)
     machine = Machine.probe().with_devices(counts)
     for title, lines in report(machine, catalogue):
         print(title)

@@ -36,8 +36,10 @@ def connect(place: Place, backend: str, device: torch.device) -> Collectives:
         every rank must call, the same number of times.
     Raises:
         LaunchError [launch.rendezvous-timeout]: a rank did not come; names who came and who did not.
+        LaunchError [launch.no-backend]: torch does not have the backend.
         LaunchError [launch.group-mismatch]: a process group of another size is already there.
     """
+    import torch
     import torch.distributed as dist
 
     ranks = place.ranks
@@ -48,13 +50,29 @@ def connect(place: Place, backend: str, device: torch.device) -> Collectives:
         if (dist.get_rank(), dist.get_world_size()) != (ranks.rank, ranks.world_size):
             raise _mismatch(place)
         return TorchCollectives(device)
-    dist.init_process_group(
-        backend,
-        store=_meeting_point(place),
-        rank=ranks.rank,
-        world_size=ranks.world_size,
-        timeout=timedelta(seconds=place.timeout_s),
-    )
+    if ":" not in backend and not dist.is_backend_available(backend):
+        raise LaunchError(
+            "launch.no-backend",
+            f"this torch has no process group backend {backend!r}",
+            values={"process_group_backend": backend, "torch": torch.__version__},
+            because="collectives are carried by a backend that torch was built with, or a package registers",
+            hint="leave process_group_backend out of the strategy, or install a torch that has it",
+        )
+    store = _meeting_point(place)
+    try:
+        dist.init_process_group(
+            backend,
+            store=store,
+            rank=ranks.rank,
+            world_size=ranks.world_size,
+            timeout=timedelta(seconds=place.timeout_s),
+        )
+    except BaseException:
+        # torch counts the groups that it names, also those that it could not make; a fresh rank of the next
+        # launch counts from 0, and they would wait for each other under two names.
+        if not dist.is_initialized():
+            dist.distributed_c10d._world.group_count = 0  # noqa: SLF001 - torch resets it in destroy only
+        raise
     return TorchCollectives(device, owned=True)
 
 

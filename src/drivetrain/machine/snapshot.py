@@ -12,6 +12,10 @@ from drivetrain.base.origin import Origin, Sourced
 from drivetrain.base.text import show
 from drivetrain.machine import probe
 
+_NO_KINDS = {
+    "gpu": "gpu is whichever kind of GPU is there: say which, such as cuda=8",
+    "cpu": "a CPU is always there, and its processes are as many as devices= asks for",
+}
 _MOST_DEVICES = 65_536
 
 
@@ -59,25 +63,22 @@ class Machine:
         platform: str = "",
         **counts: int,
     ) -> None:
-        kinds: dict[str, int] = _mapping("devices", devices)
-        if twice := sorted(kinds.keys() & counts.keys()):
-            raise _bad(twice[0], counts[twice[0]], f"devices says {kinds[twice[0]]} already")
-        kinds |= counts
-        texts: dict[str, str] = _mapping("variables", variables)
-        for kind, count in kinds.items():
-            if type(count) is not int or not 0 <= count <= _MOST_DEVICES or type(kind) is not str:
-                raise _bad("devices", {kind: count}, f"each count is an int from 0 to {_MOST_DEVICES}")
-        for name, text in texts.items():
-            if type(name) is not str or type(text) is not str:
-                raise _bad("variables", {name: text}, "environment variables are texts")
+        kinds, texts = _counts(devices, counts), _texts(variables)
+        for name, flag in (("notebook", notebook), ("fork", fork)):
+            if not isinstance(flag, bool):
+                raise _bad(name, flag, f"{name} is True or False")
+        if type(num_cpus) is not int or num_cpus < 1:
+            raise _bad("num_cpus", num_cpus, "num_cpus is an int of 1 or more")
+        if type(platform) is not str:
+            raise _bad("platform", platform, "platform is a text")
         facts = {
             "devices": MappingProxyType(kinds),
             "variables": MappingProxyType(texts),
-            "notebook": bool(notebook),
-            "fork": bool(fork),
-            "touched": frozenset([touched] if isinstance(touched, str) else touched),
+            "notebook": notebook,
+            "fork": fork,
+            "touched": _kinds(touched),
             "num_cpus": num_cpus,
-            "memory_bytes": MappingProxyType(dict(memory_bytes or {})),
+            "memory_bytes": MappingProxyType(_memory(memory_bytes)),
             "platform": platform,
         }
         for fact, value in facts.items():
@@ -140,6 +141,45 @@ def _mapping(name: str, value: object) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise _bad(name, value, f"{name} is a mapping such as {{'cuda': 8}}")
     return dict(value)
+
+
+def _counts(devices: object, counts: Mapping[str, int]) -> dict[str, int]:
+    kinds: dict[str, int] = _mapping("devices", devices)
+    if twice := sorted(kinds.keys() & counts.keys()):
+        raise _bad(twice[0], counts[twice[0]], f"devices says {kinds[twice[0]]} already")
+    kinds |= counts
+    for kind, count in kinds.items():
+        if type(count) is not int or not 0 <= count <= _MOST_DEVICES or type(kind) is not str:
+            raise _bad("devices", {kind: count}, f"each count is an int from 0 to {_MOST_DEVICES}")
+        if kind in _NO_KINDS or kind != kind.lower():
+            raise _bad("devices", {kind: count}, _NO_KINDS.get(kind, "kinds are in lower case: cuda"))
+    return kinds
+
+
+def _texts(variables: object) -> dict[str, str]:
+    texts: dict[str, str] = _mapping("variables", variables)
+    for name, text in texts.items():
+        if type(name) is not str or type(text) is not str:
+            raise _bad("variables", {name: text}, "environment variables are texts")
+    return texts
+
+
+def _kinds(value: object) -> frozenset[str]:
+    found = [value] if isinstance(value, str) else value
+    if not isinstance(found, (list, tuple, set, frozenset)) or not all(type(one) is str for one in found):
+        raise _bad("touched", value, "touched is a list of kinds of devices: ['cuda']")
+    return frozenset(found)
+
+
+def _memory(value: object) -> dict[str, tuple[int, ...]]:
+    found = _mapping("memory_bytes", value)
+    for kind, sizes in found.items():
+        is_row = isinstance(sizes, (list, tuple)) and all(type(size) is int and size >= 0 for size in sizes)
+        if type(kind) is not str or not is_row:
+            raise _bad(
+                "memory_bytes", value, "memory_bytes has the bytes of each device by kind: {'cuda': (80,)}"
+            )
+    return {kind: tuple(sizes) for kind, sizes in found.items()}
 
 
 def _bad(name: str, value: object, because: str) -> PlanError:

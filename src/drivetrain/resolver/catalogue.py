@@ -120,3 +120,17 @@ def in_force() -> Catalogue:
             else:
                 catalogue = catalogue.extended([facts])
     return replace(catalogue, broken=broken)
+
+
+def counted(catalogue: Catalogue) -> dict[str, int]:
+    """Return how many devices accelerators count that count themselves; one that fails has none here."""
+    found: dict[str, int] = {}
+    for name, facts in catalogue.accelerators.items():
+        if facts.count is None:
+            continue
+        try:
+            count = facts.count()
+        except Exception:  # noqa: BLE001 - a package's own code; its absence is what the user sees
+            count = 0
+        found[name] = count if type(count) is int and count >= 0 else 0
+    return found

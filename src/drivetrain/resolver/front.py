@@ -11,7 +11,7 @@ from drivetrain.base.errors import Conflict, DrivetrainDeprecationWarning, Drive
 from drivetrain.base.origin import AUTO, OFF, ONE, Origin, Sourced
 from drivetrain.base.text import show
 from drivetrain.machine.snapshot import Machine
-from drivetrain.resolver.catalogue import in_force
+from drivetrain.resolver.catalogue import counted, in_force
 from drivetrain.resolver.collect import said_arguments
 from drivetrain.resolver.plan import Plan
 from drivetrain.resolver.resolve import Question, Resolution, resolve
@@ -67,7 +67,7 @@ def plan_for(
     arguments = said_arguments(flags, typed or f"{caller}({{}})" + (f", {place}" if place else ""))
     catalogue = in_force()
     if machine is None:
-        counts = {name: facts.count() for name, facts in catalogue.accelerators.items() if facts.count}
+        counts = counted(catalogue)
         machine = Machine.probe().with_devices(counts)
     elif not isinstance(machine, Machine):
         source = Sourced[object](machine, Origin.ARGUMENT, f"{caller}(machine=...)")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
@@ -103,7 +105,7 @@ class Plan:
             PlanError [plan.bad-dict]: a key is missing, or a value is not what `to_dict` writes.
         """
         try:
-            return cls(
+            found = cls(
                 accelerator=_text(data, "accelerator"),
                 device_ids=tuple(int(index) for index in data["device_ids"]),
                 num_nodes=int(data["num_nodes"]),
@@ -118,11 +120,32 @@ class Plan:
                 sources={name: _source(name, source) for name, source in data.get("sources", {}).items()},
                 notices=tuple(Notice(note["code"], note["message"]) for note in data.get("notices", ())),
             )
-        except (KeyError, TypeError, ValueError, AttributeError, Problem) as error:
+            found._check_written(data)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError, Problem) as error:
             source = Sourced[object](data, Origin.ARGUMENT, "Plan.from_dict(...)")
             message = f"not a plan: {type(error).__name__} at {error}"
             because = "a plan is read from what Plan.to_dict() returns"
             raise PlanError((Conflict("plan.bad-dict", message, {"plan": source}, because),)) from error
+        return found
+
+    def _check_written(self, data: Mapping[str, Any]) -> None:
+        """Refuse data that `to_dict` would not write for the plan that was read from it."""
+        written = self.to_dict()
+        if unknown := [name for name in data if name not in written]:
+            message = f"unknown key {unknown[0]!r}"
+            raise ValueError(message)
+        for name in (*self.decisions(), "sources", "notices"):
+            if name in data and json.dumps(data[name], sort_keys=True) != json.dumps(
+                written[name], sort_keys=True
+            ):
+                message = f"{name}={show(data[name])}"
+                raise ValueError(message)
+        if not self.device_ids or min(self.device_ids) < 0 or self.num_nodes < 1:
+            message = f"device_ids={self.device_ids}, num_nodes={self.num_nodes}"
+            raise ValueError(message)
+        if math.prod(self.layout.values()) != self.world_size:
+            message = f"layout={dict(self.layout)} of {self.world_size} ranks"
+            raise ValueError(message)
 
     def __hash__(self) -> int:
         """Hash by the decisions."""
@@ -161,4 +184,4 @@ def _source(name: str, data: Mapping[str, Any]) -> Sourced[Any]:
         value = StrategySpec.of(tuple(parse_calls(value)))
     elif isinstance(value, list):
         value = tuple(value)
-    return Sourced(value, Origin[data["origin"].upper()], data["reason"])
+    return Sourced(value, Origin[data["origin"].upper()], _text(data, "reason"))

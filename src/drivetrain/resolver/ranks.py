@@ -71,7 +71,9 @@ def read_ranks(facts: EnvironmentFacts, variables: Mapping[str, str]) -> Ranks:
     local_rank = found.get("local_rank", 0)
     node_rank = found.get("node_rank", rank // max(local_world_size, 1))
     ranks = Ranks(rank, local_rank, node_rank, world_size, local_world_size, num_nodes)
-    if not (rank < world_size and local_rank < world_size and 1 <= local_world_size <= world_size):
+    is_local = local_rank < (local_world_size if "local_world_size" in found else world_size)
+    is_node = num_nodes >= 1 and (node_rank < num_nodes or "node_rank" not in found)
+    if not (rank < world_size and is_local and is_node and 1 <= local_world_size <= world_size):
         message = f"the variables of {facts.name} contradict each other: {ranks}"
         raise ValueError(message)
     return ranks

@@ -23,6 +23,7 @@ RULES: tuple[tuple[frozenset[str], Rule], ...] = tuple(
         ("accelerator devices", devices.processes_are_counted),
         ("accelerator devices", devices.devices_are_one_or_all),
         ("accelerator strategy", strategy.strategy_runs_on_accelerator),
+        ("accelerator strategy", strategy.backend_fits),
         ("strategy devices num_nodes accelerator", strategy.strategy_spans_world),
         ("strategy devices num_nodes accelerator", layout.axes_fill_world),
         ("strategy", layout.one_axis_is_open),

@@ -9,6 +9,7 @@ from drivetrain.base.text import listed
 from drivetrain.resolver.choose import is_there
 from drivetrain.resolver.fill import Draft
 from drivetrain.resolver.fits import strategy_fits
+from drivetrain.resolver.spec import StrategySpec
 
 
 def strategy_runs_on_accelerator(draft: Draft) -> Iterator[Conflict]:
@@ -35,6 +36,39 @@ def strategy_runs_on_accelerator(draft: Draft) -> Iterator[Conflict]:
         message = f"strategy {member.name!r} cannot run on accelerator {facts.name!r}"
         because = f"{member.name!r} runs on: {listed(other.name for other in able)}"
         yield Conflict("plan.strategy-accelerator", message, shown, because, tuple(fixes))
+
+
+_CARRIED_BY = {"nccl": "cuda", "xccl": "xpu", "hccl": "hpu", "xla": "tpu"}
+"""Backends that carry collectives on one kind of hardware only."""
+
+
+def backend_fits(draft: Draft) -> Iterator[Conflict]:
+    """plan.process-group-backend: what is to carry collectives can do it on this hardware.
+
+    A name that is not known here may be one that a package registers with torch, so it passes.
+    """
+    kind = draft.accelerator_facts
+    members = draft.strategy.value.members
+    for said in (options.get("process_group_backend") for _, options in members):
+        if not isinstance(said, str):
+            continue
+        wanted = _CARRIED_BY.get(said)
+        if said.strip() and wanted in (None, kind.name):
+            continue
+        shown = {draft.name(flag): draft.source(flag) for flag in ("strategy", "accelerator")}
+        without = StrategySpec.of(
+            tuple(
+                (name, {key: one for key, one in options.items() if key != "process_group_backend"})
+                for name, options in members
+            )
+        )
+        fixes: list[dict[str, object]] = [{"strategy": str(without)}]
+        fixes += [] if wanted is None else [{"accelerator": wanted}]
+        message = f"process_group_backend={said!r} on accelerator {kind.name!r}"
+        because = (
+            f"{said} carries collectives on {wanted} only" if wanted else "a backend has a name, such as gloo"
+        )
+        yield Conflict("plan.process-group-backend", message, shown, because, tuple(fixes))
 
 
 def strategy_spans_world(draft: Draft) -> Iterator[Conflict]:

@@ -16,7 +16,7 @@ FACTS = (
                 "num_nodes?": "SLURM_NNODES",
             },
         ),
-        unless={"SLURM_JOB_NAME": ("bash", "interactive")},
+        unless={"SLURM_JOB_NAME": ("bash", "dash", "fish", "interactive", "ksh", "sh", "tcsh", "csh", "zsh")},
         # srun inside of an interactive allocation keeps the shell's job name.
         started="SLURM_STEP_NUM_TASKS",
         runtime="drivetrain.environments.slurm:SLURMEnvironment",
