@@ -192,12 +192,13 @@ def test_validations_within_an_epoch_are_each_a_moment(tmp_path: Path, monkeypat
 
 @pytest.mark.parametrize("every", [1, 3])
 def test_a_monitor_that_nothing_logged_is_refused_when_it_could_have_been(tmp_path: Path, every: int) -> None:
-    saves = dt.ModelCheckpoint(tmp_path, monitor="vall")
+    saves = dt.ModelCheckpoint(tmp_path, monitor="vall", save_last=every == 1)
     with pytest.raises(dt.ModuleError, match=r"callback.monitor.*watches 'vall'") as caught:
         fit(saves, Scripted(val=[1.0] * 5), check_val_every_n_epoch=every)
     assert caught.value.values["epoch"] == every - 1
     assert caught.value.hint == "did you mean monitor='val'?"
     assert "loss_epoch" in caught.value.values["logged"]
+    assert names(tmp_path) == []
 
 
 def test_a_run_that_ends_before_its_first_validation_says_so(tmp_path: Path, capsys) -> None:
@@ -231,6 +232,7 @@ def test_a_file_goes_only_when_the_next_is_whole(tmp_path: Path, monkeypatch) ->
     with pytest.raises(dt.CheckpointError, match=r"No space left"):
         fit(saves, Regression(), callbacks=[saves, Breaks()])
     assert names(tmp_path / "full") == ["epoch=0-step=10.ckpt"]
+    assert newest_path([saves]) == saves.best_model_path == str(tmp_path / "full" / "epoch=0-step=10.ckpt")
 
 
 def test_two_runs_in_one_folder_leave_each_others_files(tmp_path: Path) -> None:

@@ -24,10 +24,12 @@ def test_a_function_gets_trainer_and_module_and_may_leave_the_loaders_number_out
     seen: list[object] = []
     callback = dt.LambdaCallback(
         on_train_start=lambda trainer, module: seen.append((trainer.global_step, type(module).__name__)),
-        on_validation_batch_start=lambda trainer, module, batch, batch_idx: seen.append(batch_idx),
+        on_test_batch_start=lambda trainer, module, batch, batch_idx: seen.append(batch_idx),
         on_train_end=None,
     )
-    quiet(max_epochs=1, callbacks=[callback]).fit(Regression(), loader(), loader(8))
+    trainer = quiet(max_epochs=1, callbacks=[callback])
+    trainer.fit(Regression(), loader())
+    trainer.test(Regression(), loader(8))
     assert seen == [(0, "Regression"), 0, 1]
 
 

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 import drivetrain as dt
+from drivetrain.callbacks.on_exception import rescue
 from tests.callbacks.scripted import names
 from tests.loops.models import Regression, differing, loader, quiet
 
@@ -81,6 +83,14 @@ def test_a_save_that_fails_does_not_hide_the_exception(tmp_path: Path, capsys) -
     with pytest.raises(ValueError, match="bad label"):
         fit(Fails(3), dt.OnExceptionCheckpoint(tmp_path / "file", "crash"))
     assert "could not save" in capsys.readouterr().err
+
+
+def test_where_each_rank_holds_a_part_nothing_is_written_and_that_is_said(capsys) -> None:
+    run = SimpleNamespace(
+        is_global_zero=True, world_size=2, strategy=SimpleNamespace(is_whole_everywhere=False)
+    )
+    assert not rescue(run, "never.ckpt", ValueError())
+    assert "ValueError: nothing is saved, since each rank holds a part" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("given", [{"dirpath": ".", "filename": ""}, {"dirpath": ".", "filename": None}])

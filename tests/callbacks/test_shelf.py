@@ -19,6 +19,7 @@ def saved(shelf: Shelf, folder: Path, step: int, score: float, name: str, last: 
     for one in filter(None, (path, last)):
         with shelf.files.writing(one):
             Path(one).write_text(f"step {step}")
+    shelf.claims.release()
     shelf.files.sweep(LocalCheckpointIO(), shelf.newest)
     return Path(path).name if path else ""
 

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import ast
 import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +17,7 @@ from drivetrain.callbacks import clock
 from drivetrain.callbacks import timer as timers
 from tests.callbacks.scripted import Scripted, names
 from tests.loops.models import Regression, loader, quiet
+from tests.ranks.scripts import write_script
 
 pytestmark = pytest.mark.ranks
 
@@ -176,3 +180,49 @@ def test_when_one_rank_fails_rank_0_saves_what_it_has_by_itself(tmp_path: Path, 
     assert (result.steps, result.steps_here, result.samples) == (10, 2, 78)
     for mine, theirs in zip(resumed.parameters(), whole.parameters(), strict=True):
         assert torch.equal(mine, theirs)
+
+
+SWEEP = """
+class Net(dt.Module):
+    def __init__(self, number=0):
+        super().__init__()
+        self.save_hyperparameters()
+        self.layer = torch.nn.Linear(2, 1)
+    def training_step(self, batch, batch_idx):
+        return self.layer(batch).square().mean()
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+number = int(sys.argv[1])
+saves = dt.ModelCheckpoint("shared", "{step}", save_top_k=2, save_last=True, every_n_train_steps=1)
+while not os.path.exists("go"):
+    time.sleep(0.001)
+dt.Trainer(accelerator="cpu", devices=1, max_steps=40, enable_progress_bar=False, callbacks=[saves]).fit(
+    Net(number), torch.utils.data.DataLoader(torch.ones(8, 2))
+)
+for path in (saves.best_model_path, saves.last_model_path):
+    found = torch.load(path, weights_only=True)
+    assert (found["hyper_parameters"]["number"], found["global_step"]) == (number, 40), path
+print(sorted(os.path.basename(path) for path in saves._shelf.files.traces))
+"""
+
+
+def test_runs_that_share_a_folder_at_the_same_time_each_keep_their_own(tmp_path: Path) -> None:
+    script = write_script(tmp_path, SWEEP)
+    runs = [
+        subprocess.Popen(
+            [sys.executable, str(script), str(number)],
+            cwd=tmp_path,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        for number in range(3)
+    ]
+    time.sleep(4.0)  # they are about equally far when they begin; nothing depends on it
+    (tmp_path / "go").touch()
+    outputs = [run.communicate(timeout=120)[0] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0, 0], outputs
+    kept = [name for output in outputs for name in ast.literal_eval(output.splitlines()[-1])]
+    assert len(kept) == len(set(kept)) == 9
+    assert names(tmp_path / "shared") == sorted(kept)

@@ -156,3 +156,16 @@ def test_flags_may_be_others_for_one_call(tmp_path) -> None:
         trainer.test(module, loader(5), devices=0)
     with pytest.raises(dt.TrainerError, match="did you mean 'devices'"):
         trainer.test(module, loader(5), device=1)
+
+
+def test_the_best_checkpoint_is_found_by_its_name(tmp_path) -> None:
+    saves = dt.ModelCheckpoint(tmp_path, monitor="val", mode="max", save_top_k=1)
+    trainer = quiet(max_epochs=3, callbacks=[saves, dt.EarlyStopping("val")])
+    module = Regression()
+    trainer.fit(module, loader(), loader(8))
+    assert trainer.checkpoint_callback is saves
+    assert trainer.early_stopping_callback is trainer.callbacks[1]
+    trainer.test(module, loader(8), ckpt_path="best")
+    assert trainer.ckpt_path == saves.best_model_path
+    with pytest.raises(dt.TrainerError, match=r"trainer.no-best"):
+        quiet().test(module, loader(8), ckpt_path="best")

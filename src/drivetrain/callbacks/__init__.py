@@ -5,6 +5,7 @@
     callback.py         Callback: every hook, empty; Checkpoint: one that saves
     checkpoint.py       ModelCheckpoint: saves every so often, and keeps the best, the newest, or all
     checkpoint_name.py  file names from a template
+    claims.py           who takes a free name, of several runs that save into one folder
     clock.py            a time that is over at the same step on every rank
     early_stopping.py   EarlyStopping: ends a fit when a value stops improving
     lambda_callback.py  LambdaCallback: functions as hooks

@@ -262,9 +262,11 @@ class ModelCheckpoint(Checkpoint):
         wanted = self._save_on_exception and self._is_fitting and self._shelf.step != trainer.global_step
         self._is_fitting = False
         if wanted and trainer.is_global_zero:
-            path = self._shelf.free(lambda version: self._path(trainer, version), (), self._first_version)
+            shelf = self._shelf
+            path = shelf.free(lambda version: self._path(trainer, version), (), self._first_version)
             if rescue(trainer, path, exception, weights_only=self.save_weights_only):
-                self._shelf.newest, self._shelf.step = path, trainer.global_step
+                shelf.newest, shelf.step = path, trainer.global_step
+            shelf.claims.release()
 
     def _act(self, trainer: Run, *, is_due: bool, may_wait: bool = True, is_epoch_end: bool = False) -> None:
         """Save if it is due, or was; with a monitor, once its value is that of the weights of now."""
@@ -276,14 +278,17 @@ class ModelCheckpoint(Checkpoint):
         here = self._decide(trainer, is_due=is_due) if trainer.is_global_zero else None
         found: _Save | None = trainer.collectives.broadcast_object(here)
         assert found is not None  # noqa: S101 - rank 0 has one
-        if watch is not None:
-            value, is_current = found.reading
-            if value is None and is_epoch_end and watch.has_had_its_chance(trainer):
-                raise watch.missing(trainer)
-            self._is_owed = not is_current and (self._is_owed or may_wait)
-            self._current = value if is_current else self._current
-            watch.mark(trainer)
-        self._write(trainer, found)
+        try:
+            if watch is not None:
+                value, is_current = found.reading
+                if value is None and is_epoch_end and watch.has_had_its_chance(trainer):
+                    raise watch.missing(trainer)
+                self._is_owed = not is_current and (self._is_owed or may_wait)
+                self._current = value if is_current else self._current
+                watch.mark(trainer)
+            self._write(trainer, found)
+        finally:
+            self._shelf.claims.release()
 
     def _decide(self, trainer: Run, *, is_due: bool) -> _Save:
         """Return, on rank 0, what is to be written where."""
@@ -306,13 +311,19 @@ class ModelCheckpoint(Checkpoint):
         if not save.path and not save.last:
             return
         shelf, is_zero = self._shelf, trainer.is_global_zero
+        before = shelf.state_dict()
         shelf.take(trainer.global_step, save.path, save.reading.value or 0.0, save.last)
-        for path in filter(None, (save.path, save.last)):
-            with shelf.files.writing(path) if is_zero else nullcontext():
-                if self.save_last == "link" and path == save.last and save.path:
-                    link(trainer, save.path, path)
-                else:
-                    trainer.save_checkpoint(path, self.save_weights_only)
+        try:
+            for path in filter(None, (save.path, save.last)):
+                with shelf.files.writing(path) if is_zero else nullcontext():
+                    if self.save_last == "link" and path == save.last and save.path:
+                        link(trainer, save.path, path)
+                    else:
+                        trainer.save_checkpoint(path, self.save_weights_only)
+        except BaseException:
+            shelf.load_state_dict(before, owns=True)  # what was there is what there is
+            raise
+        shelf.claims.release()
         for logger in trainer.loggers:
             after = getattr(logger, "after_save_checkpoint", None)
             if after is not None:

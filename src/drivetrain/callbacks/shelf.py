@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple, final
 
+from drivetrain.callbacks.claims import Claims
 from drivetrain.callbacks.own_files import OwnFiles
 from drivetrain.callbacks.ranking import Ranking
 from drivetrain.checkpoint_io.trace import trace
@@ -30,7 +31,7 @@ class Shelf:
 
     def __init__(self, size: int, mode: str) -> None:
         self.ranking = Ranking(size, mode)
-        self.files = OwnFiles()
+        self.files, self.claims = OwnFiles(), Claims()
         self.newest = self.last = ""
         """The file that was written newest; the one that is kept as ``last``."""
         self.step = -1
@@ -55,11 +56,12 @@ class Shelf:
     def free(self, named: Named, replaced: Collection[str], first_version: int | None) -> str:
         """Return the first path that is free, or has a file of this run that is replaced anyway.
 
-        Without ``first_version`` it is the plain name, whatever is there.
+        Without ``first_version`` it is the plain name, whatever is there. A free one is claimed, until
+        ``claims.release``.
         """
         path, version = named(None), first_version
-        while version is not None and trace(path) is not None:
-            if path in replaced and self.files.is_own(path):
+        while version is not None:
+            if (path in replaced and self.files.is_own(path)) or self.claims.take(path):
                 break
             path, version = named(version), version + 1
         return path

@@ -9,6 +9,7 @@ from typing import Any
 from drivetrain.base.errors import TrainerError
 from drivetrain.base.text import listed, nearest
 from drivetrain.callbacks import Callback, LineProgress, ModelCheckpoint, RichProgress, Timer
+from drivetrain.callbacks.checkpoint import best_path, newest_path
 from drivetrain.events import is_unused
 from drivetrain.loggers.csv import CSVLogger
 from drivetrain.loggers.logger import DummyLogger
@@ -227,8 +228,24 @@ def check_data(datamodule: object, *passed: object) -> None:
         )
 
 
-def as_path(path: str | os.PathLike[str] | None, newest: str | None) -> str | None:
-    """Return a checkpoint's path as text; ``last`` is the newest that this trainer wrote, if it did."""
+def as_path(path: str | os.PathLike[str] | None, callbacks: list[Callback]) -> str | None:
+    """Return a checkpoint's path as text: ``last`` and ``best`` are those that this trainer wrote, if it did.
+
+    Raises:
+        TrainerError [trainer.no-best]: ``best``, and no ModelCheckpoint with a monitor has saved.
+    """
     if path is None:
         return None
+    if path == "best":
+        best = best_path(callbacks)
+        if best is None:
+            raise TrainerError(
+                "trainer.no-best",
+                "ckpt_path='best', and no checkpoint is the best",
+                values={"callbacks": [type(one).__name__ for one in callbacks]},
+                because="the best is what a ModelCheckpoint of this trainer with a monitor has saved",
+                hint="pass callbacks=[dt.ModelCheckpoint(monitor='val_loss')], or a path",
+            )
+        return best
+    newest = newest_path(callbacks)
     return newest if path == "last" and newest is not None else os.fspath(path)

@@ -278,7 +278,7 @@ class Trainer(View):
                 settings=self._settings,
                 loaders=loaders,
                 val_loaders=val_loaders,
-                ckpt_path=as_path(ckpt_path, newest_path(self.callbacks)),
+                ckpt_path=as_path(ckpt_path, self.callbacks),
                 weights_only=weights_only,
                 is_external=found.plan.launcher == "external",
             )
@@ -340,6 +340,10 @@ def _on_rank(
         result = perform(context, request)
         HERE.clear()
         return result
+    except BaseException:
+        if trainer._context is not None:
+            trainer._context.of_ranks = []  # what was gathered last belongs to an earlier moment
+        raise
     finally:
         trainer._is_live = False
         strategy.close()

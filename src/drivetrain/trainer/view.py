@@ -10,7 +10,7 @@ import torch
 
 from drivetrain.base.errors import TrainerError
 from drivetrain.build import ranks_here
-from drivetrain.callbacks import Callback, ModelCheckpoint
+from drivetrain.callbacks import Callback, Checkpoint, EarlyStopping
 from drivetrain.collectives.collectives import Collectives
 from drivetrain.loops.context import Context
 from drivetrain.loops.optimization import Scheduled
@@ -273,12 +273,22 @@ class View:
     @property
     def checkpoint_callbacks(self) -> list[Any]:
         """The callbacks that save."""
-        return [one for one in self.callbacks if isinstance(one, ModelCheckpoint)]
+        return [one for one in self.callbacks if isinstance(one, Checkpoint)]
 
     @property
     def checkpoint_callback(self) -> Any:
         """The first callback that saves, or None."""
         return next(iter(self.checkpoint_callbacks), None)
+
+    @property
+    def early_stopping_callbacks(self) -> list[EarlyStopping]:
+        """The callbacks that stop a fit which gets no better."""
+        return [one for one in self.callbacks if isinstance(one, EarlyStopping)]
+
+    @property
+    def early_stopping_callback(self) -> EarlyStopping | None:
+        """The first of them, or None."""
+        return next(iter(self.early_stopping_callbacks), None)
 
     @property
     def ckpt_path(self) -> str | None:
