@@ -338,12 +338,13 @@ def _on_rank(
         trainer._module, trainer._context, trainer._is_live = module, context, True
         trainer._fitted = context if request.stage == "fit" else trainer._fitted
         result = perform(context, request)
-        HERE.clear()
-        return result
     except BaseException:
         if trainer._context is not None:
             trainer._context.of_ranks = []  # what was gathered last belongs to an earlier moment
         raise
+    else:
+        HERE.clear()
+        return result
     finally:
         trainer._is_live = False
         strategy.close()
