@@ -19,6 +19,7 @@ from drivetrain.resolver.catalogue import Catalogue, facts_of, group_of
 from drivetrain.resolver.facts import Facts
 from drivetrain.resolver.legacy import DOORS, LEGACY, Legacy, Translation, is_removed, new_call
 from drivetrain.resolver.spec import StrategySpec
+from drivetrain.resolver.swallowed import is_auto, spell
 
 FLAGS = (
     "accelerator",
@@ -106,7 +107,7 @@ def collect(
     for flag, source in said.implied.items():
         _imply(said, flag, source)
     reader.warn(caller, arguments)
-    _read_variables(said, variables)
+    _read_variables(said, variables, catalogue)
     # "auto" has kept a variable from deciding; from here on it is the same as not said.
     said.flags = {flag: source for flag, source in said.flags.items() if not _is_auto(source.value)}
     return said
@@ -229,18 +230,14 @@ class _Reader:
         value, said = source.value, self.said
         if self._refines(typed):
             said.flags.pop("strategy")
-        said.add("strategy", source, typed)
-        if isinstance(value, str) and (alias := ALIASES.get(value.strip().lower())):
-            for flag in ("launcher", "accelerator"):
-                if (held := getattr(alias, flag)) is not None and not (
-                    flag == "accelerator" and _same(said.flags.get(flag), held)
-                ):
-                    said.add(
-                        flag, Sourced(held, source.origin, source.reason or f"{typed}={show(value)}"), typed
-                    )
+        said.add(
+            "strategy", Sourced("auto", source.origin, source.reason) if is_auto(value) else source, typed
+        )
+        _read_alias(said, self.catalogue, source, typed)
         if isinstance(value, StrategySpec):
             for flag, held in value.parts.items():
-                self._flag(flag, Sourced(held, Origin.OBJECT, f"held by {typed}={value}"), typed)
+                if not (self.said.typed.get(flag) == typed and _same(said.flags.get(flag), held)):
+                    self._flag(flag, Sourced(held, Origin.OBJECT, f"held by {typed}={value}"), typed)
 
     def _refines(self, typed: str) -> bool:
         """``accelerator="ddp", plugins="ddp_sharded"`` was the documented way to say sharded ddp."""
@@ -324,7 +321,7 @@ def _imply(said: Said, flag: str, source: Sourced[Any]) -> None:
         said.add(flag, source, source.reason.partition("=")[0])
 
 
-def _read_variables(said: Said, variables: Mapping[str, str]) -> None:
+def _read_variables(said: Said, variables: Mapping[str, str], catalogue: Catalogue) -> None:
     known = {_VARIABLE + flag.upper(): flag for flag in FLAGS if flag != "plugins"}
     for name, text in variables.items():
         if not name.startswith(_VARIABLE) or not text.strip():
@@ -346,19 +343,27 @@ def _read_variables(said: Said, variables: Mapping[str, str]) -> None:
             said.flags[flag] = Sourced(text, Origin.VARIABLE, f"{name}={show(text)}")
             said.typed[flag] = name
     if said.typed.get("strategy") == _VARIABLE + "STRATEGY":
-        _read_alias(said)
+        _read_alias(said, catalogue, said.flags["strategy"], said.typed["strategy"])
 
 
-def _read_alias(said: Said) -> None:
-    """Note what an alias in the strategy's variable says about other flags; arguments stand above it."""
-    source = said.flags["strategy"]
-    alias = ALIASES.get(source.value.strip().lower())
-    for flag in ("launcher", "accelerator") if alias else ():
-        held, kept = getattr(alias, flag), said.flags.get(flag)
-        if held is None or (flag == "accelerator" and _same(kept, held)):
+def _read_alias(said: Said, catalogue: Catalogue, source: Sourced[Any], typed: str) -> None:
+    """Note what old names in a strategy say of other flags; what stands above a variable is kept."""
+    spelt = spell(source.value, catalogue.strategies)
+    for _, flag, held in spelt.held:
+        kept = said.flags.get(flag)
+        if flag == "accelerator" and _same(kept, held):
             continue
-        if kept is None or kept.origin is Origin.VARIABLE:
-            said.add(flag, Sourced(held, Origin.VARIABLE, source.reason), said.typed["strategy"])
+        if source.origin is not Origin.VARIABLE or kept is None or kept.origin is Origin.VARIABLE:
+            reason = source.reason or f"{typed}={show(source.value)}"
+            said.add(flag, Sourced(held, source.origin, reason), typed)
+    for name, option, old, given in spelt.twice:
+        said.twice.add("strategy")
+        fixes: list[Fix] = [{"strategy": spelt.text(given=given), **spelt.flags} for given in (True, False)]
+        message = (
+            f"{option} is said twice: {name!r} says {option}={show(old)}, and {option}={show(given)} is given"
+        )
+        because = f"{name!r} is another spelling of {spelt.text(given=False)!r}"
+        said.conflicts.append(Conflict("plan.said-twice", message, {typed: source}, because, tuple(fixes)))
 
 
 def _same(kept: Sourced[Any] | None, value: object) -> bool:
