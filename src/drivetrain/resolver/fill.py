@@ -95,7 +95,8 @@ class Draft:
 
     def name(self, flag: str) -> str:
         """The name under which the user said a flag: ``gpus`` for devices."""
-        is_implied = self.said.flags.get(flag) is self.said.implied.get(flag, ())
+        kept = self.said.flags.get(flag)
+        is_implied = any(flag == one and kept is source for one, source in self.said.implied)
         return flag if is_implied else self.said.typed.get(flag, flag)
 
 

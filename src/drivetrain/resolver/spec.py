@@ -167,6 +167,8 @@ def check_options(
         close = nearest(name, facts.options)
         if name not in facts.options and close and _problem(facts, close, value) is None:
             fixed[close] = value
+        else:
+            problem += f"; the hint is without {name}"
         fixes = ({"strategy": write_call(facts.name, fixed)},)  # type: ignore[arg-type]  # checked just above
         message = f"strategy {facts.name!r} cannot take {name}={show(value)}"
         source = Sourced[object](f"{facts.name}({name}={show(value)})", origin, reason)
@@ -234,6 +236,11 @@ def _store(
 def spec_with(name: str, options: Mapping[str, Value], parts: Mapping[str, object]) -> StrategySpec:
     """Make a spec with parts beyond those that a user may give, such as an old name's launcher."""
     return _load(((name, options),), parts)
+
+
+def holding(spec: StrategySpec, parts: Mapping[str, object]) -> StrategySpec:
+    """Return the same strategy with these parts in place of its own."""
+    return _load(spec.members, parts)
 
 
 def _load(members: tuple[tuple[str, Mapping[str, Value]], ...], parts: Mapping[str, object]) -> StrategySpec:
