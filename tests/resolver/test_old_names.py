@@ -130,7 +130,8 @@ def test_every_old_class_is_translated_in_a_test_or_refused_with_what_to_write(n
             assert raised.value.conflicts[0].code == "plan.legacy-refused"
             assert raised.value.conflicts[0].fixes
         return
-    made, printed = called(name, *([16] if row.plugin == ("precisions", "") else []))
+    precision = ["16-true" if name == "HalfPrecision" else 16] if row.plugin == ("precisions", "") else []
+    made, printed = called(name, *precision)
     machine = EVERYTHING
     if row.plugin:
         machine = dt.Machine(cuda=8, variables=_started(row.plugin))
@@ -212,6 +213,9 @@ def test_old_plugins_run_as_what_they_stand_for() -> None:
             "plan.legacy-value",
         ),
         ("NativeMixedPrecisionPlugin", (32,), {}, "plan.legacy-value"),
+        ("NativeMixedPrecisionPlugin", (True,), {}, "plan.legacy-value"),
+        ("HalfPrecision", (16,), {}, "plan.legacy-value"),
+        ("FSDPPrecision", ("no",), {}, "plan.legacy-value"),
         ("NativeMixedPrecisionPlugin", (16, "cuda", object()), {}, "plan.legacy-value"),
         ("TorchCheckpointIO", (), {"folder": "x"}, "plan.legacy-value"),
     ],

@@ -56,6 +56,23 @@ def test_a_text_and_its_object_resolve_equally() -> None:
         assert text == thing
 
 
+def test_an_object_named_like_a_composition_is_one() -> None:
+    found = []
+    for way in ("ddp_spawn + pp", dt.StrategySpec("ddp_spawn + pp")):
+        with pytest.raises(dt.PlanError) as raised:
+            dt.plan(strategy=way, machine=GPUS)
+        (conflict,) = raised.value.conflicts
+        found.append((conflict.code, list(map(dict, conflict.fixes))))
+    assert found == [("plan.layout-open", [{"strategy": "pp(size=2)+ddp", "launcher": "spawn"}])] * 2
+
+
+@pytest.mark.parametrize("door", ["accelerator", "plugins", "distributed_backend"])
+def test_an_old_door_takes_a_name_with_options(door: str) -> None:
+    with pytest.warns(dt.DrivetrainDeprecationWarning, match='launcher="spawn"'):
+        plan = dt.plan(machine=GPUS, **{door: " DDP_spawn (timeout_s=5) + tp(size=2)"})
+    assert (str(plan.strategy), plan.launcher) == ("ddp(timeout_s=5)+tp(size=2)", "spawn")
+
+
 def test_auto_is_auto_as_a_text_and_as_an_object() -> None:
     for way in ("auto", " AUTO ", "auto()", dt.StrategySpec("auto")):
         assert is_auto(way)

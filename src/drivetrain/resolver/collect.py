@@ -224,7 +224,7 @@ class _Reader:
             return True
         if not isinstance(value, str) or value in self.catalogue.accelerators:
             return False
-        name = value.strip().lower().partition("(")[0].partition("+")[0]
+        name = value.lower().partition("(")[0].partition("+")[0].strip()
         return name in ALIASES or name in REFUSED or name in self.catalogue.strategies
 
     def _strategy(self, source: Sourced[Any], typed: str) -> None:

@@ -173,6 +173,21 @@ _TENSOR = {
     "data_parallel_size": _nothing_if("auto"),
     "save_distributed_checkpoint": _nothing_if(True),
 }
+_PRECISION = ("precision", "device", "scaler")
+_PRECISIONS = (
+    "DeepSpeedPrecision",
+    "DeepSpeedPrecisionPlugin",
+    "FSDPMixedPrecisionPlugin",
+    "FSDPPrecision",
+    "FullyShardedNativeMixedPrecisionPlugin",
+    "HPUPrecisionPlugin",
+    "HalfPrecision",
+    "IPUPrecisionPlugin",
+    "MixedPrecisionPlugin",
+    "NativeMixedPrecisionPlugin",
+    "ShardedNativeMixedPrecisionPlugin",
+)
+"""Classes that took the precision as their first argument; where the name says so, only a mixed one."""
 
 _ROWS = (
     OldName("TrainingTypePlugin", refused=_OWN),
@@ -208,14 +223,14 @@ _ROWS = (
     OldName("SingleHPUStrategy", "single_hpu", _ALONE, _alone("hpu")),
     OldName("SingleTPUPlugin", "single_tpu", _SINGLE, _alone("tpu", first=1)),
     OldName("SingleTPUStrategy", "single_tpu", _ALONE, _alone("tpu", first=1)),
+    OldName("SingleDeviceXLAStrategy", "single_xla", _ALONE, _alone("tpu")),
     OldName("SingleXLAStrategy", "single_xla", _ALONE, _alone("tpu")),
     OldName("TPUSpawnPlugin", "tpu_spawn", _PLUGIN, _TPUS),
     OldName("TPUSpawnStrategy", "tpu_spawn", _STRATEGY, _TPUS),
+    OldName("PrecisionPlugin", plugin=("precisions", "32-true")),
+    OldName("DoublePrecision", plugin=("precisions", "64-true")),
     OldName("DoublePrecisionPlugin", plugin=("precisions", "64-true")),
-    OldName("MixedPrecisionPlugin", plugin=("precisions", ""), positional=("precision", "device", "scaler")),
-    OldName(
-        "NativeMixedPrecisionPlugin", plugin=("precisions", ""), positional=("precision", "device", "scaler")
-    ),
+    *(OldName(name, plugin=("precisions", ""), positional=_PRECISION) for name in _PRECISIONS),
     OldName("LightningEnvironment", plugin=("environments", "none")),
     OldName("TorchElasticEnvironment", plugin=("environments", "torchrun")),
     OldName("TorchCheckpointIO", plugin=("checkpoint_ios", "local")),

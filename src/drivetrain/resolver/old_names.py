@@ -36,6 +36,10 @@ def old_class(name: str, version: str = __version__) -> Callable[..., StrategySp
     return make
 
 
+_ENDINGS = {"Mixed": "-mixed", "Half": "16-true"}
+"""By a word in an old precision's class name: how the precisions that it had end."""
+
+
 class _Translator:
     """Reads one call of an old class."""
 
@@ -145,7 +149,7 @@ class _Translator:
         table: Mapping[str, Facts] = getattr(self.catalogue, group)
         rest = dict(arguments)
         if not name:
-            name = self._mixed(rest.pop("precision", None))
+            name = self._precision(rest.pop("precision", None))
             rest.pop("device", None)  # arithmetic is done where the accelerator is
         if rest:
             lost = ", ".join(f"{key}={show(value)}" for key, value in rest.items())
@@ -154,12 +158,16 @@ class _Translator:
             raise self._error("plan.legacy-value", message, "what cannot be kept is refused", fix)
         return table[name]
 
-    def _mixed(self, precision: object) -> str:
+    def _precision(self, precision: object) -> str:
         text = str(precision) if isinstance(precision, (str, int)) and not isinstance(precision, bool) else ""
         name = self.catalogue.precision_aliases.get(text, text)
-        if name not in ("16-mixed", "bf16-mixed"):
-            message = f"{self.row.name}(precision={show(precision)}) is no mixed precision"
-            raise self._error("plan.legacy-value", message, 'it took 16 or "bf16"', {"precision": "16-mixed"})
+        ending = next((ending for word, ending in _ENDINGS.items() if word in self.row.name), "")
+        took = [known for known in self.catalogue.precisions if known.endswith(ending)]
+        if name not in took:
+            message = f"{self.row.name}(precision={show(precision)}) is no precision that it had"
+            raise self._error(
+                "plan.legacy-value", message, f"precisions: {listed(took)}", {"precision": took[0]}
+            )
         return name
 
     def _error(self, code: str, message: str, because: str, *fixes: Fix) -> PlanError:

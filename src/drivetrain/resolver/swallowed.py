@@ -75,7 +75,11 @@ def said_members(value: object) -> Members | None:
         return None
     if not all(isinstance(name, str) for name, _ in members):
         return None
-    return tuple((name.strip(), options) for name, options in members)
+    return tuple(
+        (name.strip(), options)
+        for names, options in members
+        for name in ([names] if options else names.split("+"))  # StrategySpec("fsdp+tp") names two
+    )
 
 
 def is_auto(value: object) -> bool:
