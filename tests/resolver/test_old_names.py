@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import drivetrain as dt
 from drivetrain.resolver.old_classes import OLD_NAMES
 from drivetrain.resolver.old_names import old_class
+from tests.resolver.test_laws import anything, real
 
 GPUS = dt.Machine(cuda=8)
 EVERYTHING = dt.Machine(cuda=8, tpu=8, hpu=8, ipu=4)
@@ -197,6 +200,9 @@ def test_old_plugins_run_as_what_they_stand_for() -> None:
         ("SingleDevicePlugin", (True,), {}, "plan.legacy-value"),
         ("SingleDevicePlugin", (-1,), {}, "plan.legacy-value"),
         ("SingleDevicePlugin", ("cuda:x",), {}, "plan.legacy-value"),
+        ("SingleDevicePlugin", ("cuda:",), {}, "plan.legacy-value"),
+        ("SingleDevicePlugin", (10**6000,), {}, "plan.legacy-value"),
+        ("SingleDevicePlugin", ("cuda:" + "9" * 6000,), {}, "plan.legacy-value"),
         ("SingleTPUPlugin", (0,), {}, "plan.legacy-value"),
         ("SingleTPUPlugin", ("cuda:1",), {}, "plan.said-twice"),
         ("SingleTPUPlugin", (), {"accelerator": "cpu"}, "plan.said-twice"),
@@ -227,6 +233,26 @@ def test_what_an_old_class_cannot_keep_is_refused_by_name(
         getattr(dt, name)(*given, **named)
     assert [conflict.code for conflict in raised.value.conflicts] == [code]
     assert str(raised.value)
+
+
+KEYWORDS = sorted({key for row in OLD_NAMES.values() for key in (*row.keywords, *row.positional)})
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from([*OLD_NAMES]),
+    st.lists(anything, max_size=3),
+    st.dictionaries(st.sampled_from([*KEYWORDS, "stage", "zzz"]), anything, max_size=3),
+)
+def test_any_arguments_give_a_strategy_or_a_plan_error(name: str, given: list, named: dict) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dt.DrivetrainDeprecationWarning)
+        try:
+            made = getattr(dt, name)(*map(real, given), **{key: real(value) for key, value in named.items()})
+            answer = dt.plan(machine=GPUS, **{"plugins" if OLD_NAMES[name].plugin else "strategy": made})
+        except dt.PlanError as error:
+            answer = error
+    assert str(answer)
 
 
 def test_a_hint_says_what_it_leaves_out() -> None:

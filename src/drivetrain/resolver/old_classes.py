@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeAlias
 
+from drivetrain.flags.devices import MOST
 from drivetrain.flags.problem import Problem
 from drivetrain.resolver.legacy import REMOVED, SINCE
 
@@ -73,14 +74,15 @@ def _device(kind_of_number: str, first: int = 0) -> Reader:
 def _place(value: object, kind_of_number: str, first: int = 0) -> tuple[str, int | None]:
     text = str(value) if isinstance(value, str) or type(value).__name__ == "device" else ""
     kind, colon, number = text.strip().partition(":")
+    index = int(number) if number.isdecimal() and len(number) <= len(str(MOST)) else -1 if colon else None
     if type(value) is int:
-        kind, colon, number = kind_of_number, ":", str(value)
+        kind, index = kind_of_number, value
     kind = {"xla": "tpu"}.get(kind, kind)
     lowest = first if kind == "tpu" else 0
-    if not kind.isidentifier() or (colon and not (number.isdecimal() and int(number) >= lowest)):
+    if not kind.isidentifier() or (index is not None and not lowest <= index <= MOST):
         rule = 'a device is a number, a text such as "cuda:1" or a torch.device'
         raise Problem("is no device", rule + (f"; numbers started at {first}" if first else ""))
-    return kind, int(number) - lowest if colon else None
+    return kind, None if index is None else index - lowest
 
 
 def _parallel_devices(kind_of_number: str) -> Reader:
