@@ -218,3 +218,13 @@ def test_every_hint_about_devices_can_be_read_itself(value: object) -> None:
         fixes = problem.fixes
     for fix in fixes:
         assert parse_devices(fix["devices"])
+
+
+@pytest.mark.parametrize("value", [2.0, True, "x", [], [0, 0], [-1], ["a"], 0, -2, None])
+def test_a_problem_speaks_of_what_was_typed_and_its_fixes_are_of_todays_flag(value: object) -> None:
+    with pytest.raises(Problem) as raised:
+        parse_devices(value, "gpus")
+    assert raised.value.message.startswith("gpus")
+    assert not raised.value.because.startswith("devices")
+    assert all("devices" in fix for fix in raised.value.fixes)
+    assert refused(value).message == raised.value.message.replace("gpus", "devices")

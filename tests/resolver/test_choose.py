@@ -147,6 +147,20 @@ def test_srun_inside_of_an_interactive_allocation_is_a_launch() -> None:
     assert dt.plan(machine=shell, devices=2).environment == "none"
 
 
+@pytest.mark.parametrize("variables", [TORCHRUN, SLURM, MPI, LSF])
+def test_ranks_that_a_cluster_started_are_not_started_again_by_torch_xla(variables: dict[str, str]) -> None:
+    local = 2 if variables is not LSF else int(variables["JSM_NAMESPACE_LOCAL_SIZE"])
+    machine = dt.Machine({"tpu": local}, variables)
+    plan = dt.plan(machine=machine)
+    assert (plan.accelerator, plan.strategy.name, plan.launcher) == ("tpu", "xla", "external")
+    assert plan.environment == dt.plan(machine=dt.Machine({}, variables)).environment
+    for said in ({"strategy": "xla"}, {"environment": plan.environment}, {"launcher": "external"}):
+        assert dt.plan(machine=machine, **said) == plan
+    with pytest.raises(dt.PlanError) as raised:
+        dt.plan(machine=machine, launcher="xla")
+    assert raised.value.conflicts[0].code == "plan.launcher-environment"
+
+
 def test_environment_overrides_detection() -> None:
     both = dt.Machine({}, {**SLURM, **TORCHRUN})
     assert dt.plan(machine=both, environment="slurm").environment == "slurm"

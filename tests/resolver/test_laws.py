@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import json
 import math
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 import drivetrain as dt
 from drivetrain.base.origin import UNSET
+from drivetrain.flags.calls import parse_calls
 from drivetrain.flags.devices import parse_devices
 from drivetrain.resolver.aliases import ALIASES, REFUSED
 from drivetrain.resolver.catalogue import shipped
@@ -42,6 +44,7 @@ machines = st.builds(
     touched=st.sampled_from([(), ("cuda",)]),
 )
 sizes = st.integers(1, 8)
+DDP_ALIASES = [name for name, alias in ALIASES.items() if alias.name == "ddp"]
 strategy_texts = st.one_of(
     st.sampled_from([*shipped().strategies, *ALIASES, "auto"]),
     st.builds("{}+tp(size={})".format, st.sampled_from(["ddp", "fsdp", "hsdp"]), sizes),
@@ -49,6 +52,8 @@ strategy_texts = st.one_of(
     st.builds("fsdp+cp(size={})+tp(size={})".format, sizes, sizes),
     st.builds("deepspeed(stage={})".format, st.integers(0, 3)),
     st.builds("ddp(bucket_cap_mb={}, static_graph=true)".format, sizes),
+    st.builds("{}(bucket_cap_mb={})".format, st.sampled_from([*DDP_ALIASES]), sizes),
+    st.builds("{} + tp(size={})".format, st.sampled_from([*DDP_ALIASES]), sizes),
 )
 sensible = st.fixed_dictionaries(
     {},
@@ -160,10 +165,22 @@ def keeps_devices(value: Any, plan: dt.Plan) -> bool:
 
 def keeps_strategy(value: str, plan: dt.Plan) -> bool:
     """Whether a plan has the strategy asked for, in any order of a composition."""
-    alias = ALIASES.get(value)
-    if alias:
-        return plan.strategy == dt.StrategySpec(alias.name, **alias.options)
-    return set(str(plan.strategy).split("+")) == set(value.split("+"))
+    said = parse_calls(value)
+    for name, _ in said:
+        alias = ALIASES.get(name)
+        if alias and alias.launcher not in (None, plan.launcher):
+            return False
+        if alias and alias.accelerator not in (None, plan.accelerator):
+            return False
+    today = {
+        (ALIASES[name].name, str({**ALIASES[name].options, **options}))
+        if name in ALIASES
+        else (name, str(options))
+        for name, options in said
+    }
+    return {(name, str(dict(options))) for name, options in plan.strategy.members} == {
+        (name, str(dict(sorted(ast.literal_eval(options).items())))) for name, options in today
+    }
 
 
 def keeps(flag: str, value: Any, plan: dt.Plan) -> bool:

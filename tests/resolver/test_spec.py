@@ -37,6 +37,17 @@ def test_plus_composes_and_options_are_found_by_member() -> None:
         both + "tp"
 
 
+def test_a_part_that_both_members_hold_is_said_twice() -> None:
+    with pytest.raises(dt.PlanError) as raised:
+        dt.DDPStrategy(precision="16-mixed", devices=2) + dt.TPStrategy(size=2, precision="bf16-mixed")
+    (conflict,) = raised.value.conflicts
+    assert conflict.code == "plan.said-twice"
+    assert set(conflict.flags) == {"ddp", "tp(size=2)"}
+    assert "ddp holds precision='16-mixed', tp(size=2) holds precision='bf16-mixed'" in conflict.message
+    both = dt.DDPStrategy(devices=4) + dt.TPStrategy(size=2, precision="bf16-mixed")
+    assert both.parts == {"devices": 4, "precision": "bf16-mixed"}
+
+
 def test_nothing_can_be_written_into_a_spec() -> None:
     spec = dt.DDPStrategy(bucket_cap_mb=5)
     with pytest.raises(AttributeError, match="frozen"):

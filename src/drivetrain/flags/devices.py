@@ -33,8 +33,22 @@ class Devices:
         return not self.is_all and self.count is None and self.indices is None
 
 
-def parse_devices(value: object) -> Devices:
-    """Read a value of ``devices``; raise Problem for what is no count, index list or range."""
+def parse_devices(value: object, flag: str = "devices") -> Devices:
+    """Read a value of ``devices``; raise Problem for what is no count, index list or range.
+
+    ``flag`` is what the user typed: ``gpus``. A problem's text speaks of it, its fixes are of ``devices``.
+    """
+    try:
+        return _parse(value)
+    except Problem as problem:
+        message, because = (
+            f"{flag}{text.removeprefix('devices')}" if text.startswith("devices") else text
+            for text in (problem.message, problem.because)
+        )
+        raise Problem(message, because, *problem.fixes) from None
+
+
+def _parse(value: object) -> Devices:
     if isinstance(value, (bool, float)):
         fix = max(int(value), 1) if math.isfinite(value) and abs(value) <= MOST else "auto"
         raise Problem(f"devices={show(value)} is a {type(value).__name__}", _RULE, {"devices": fix})

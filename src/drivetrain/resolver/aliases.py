@@ -6,7 +6,7 @@ that the old name had swallowed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from drivetrain.flags.calls import Value
@@ -28,6 +28,9 @@ REFUSED: Mapping[str, tuple[str, str]] = {
         "ddp",
     ),
     "ddp2": ("'ddp2' ran dp inside each node and ddp across nodes; 'ddp' does both", "ddp"),
+    "rpc_sequential": ("its pipeline is what 'pp' does", "pp"),
+    "collaborative": ("Hivemind's peers, which come and go, are not supported", "local_sgd"),
+    "hivemind": ("Hivemind's peers, which come and go, are not supported", "local_sgd"),
     "bagua": ("Bagua is no longer maintained", "ddp"),
     "colossalai": ("its sharding is what 'fsdp' does", "fsdp"),
 }
@@ -57,10 +60,13 @@ ALIASES: Mapping[str, Alias] = {
     "fsdp_native": Alias("fsdp"),
     "fsdp_native_full_shard_offload": Alias("fsdp", {"cpu_offload": True}),
     "fsdp_cpu_offload": Alias("fsdp", {"cpu_offload": True}),
+    "deepspeed_stage_0": Alias("deepspeed", {"stage": 0}),
     "deepspeed_stage_1": Alias("deepspeed", {"stage": 1}),
     "deepspeed_stage_1_offload": Alias("deepspeed", {"stage": 1, "offload_optimizer": "cpu"}),
+    "deepspeed_stage_1_offload_nvme": Alias("deepspeed", {"stage": 1, "offload_optimizer": "nvme"}),
     "deepspeed_stage_2": Alias("deepspeed", {"stage": 2}),
     "deepspeed_stage_2_offload": Alias("deepspeed", {"stage": 2, "offload_optimizer": "cpu"}),
+    "deepspeed_stage_2_offload_nvme": Alias("deepspeed", {"stage": 2, "offload_optimizer": "nvme"}),
     "deepspeed_stage_3": Alias("deepspeed", {"stage": 3}),
     "deepspeed_stage_3_offload": Alias(
         "deepspeed", {"stage": 3, "offload_optimizer": "cpu", "offload_parameters": "cpu"}
@@ -79,3 +85,9 @@ ALIASES: Mapping[str, Alias] = {
     "hpu_parallel": Alias("ddp", accelerator="hpu"),
     "ipu_strategy": Alias("ipu", accelerator="ipu"),
 }
+
+
+def alias_of(name: str, known: Container[str]) -> Alias | None:
+    """Return what a name stands for; None for a strategy's own name, ``known``, and for what is no alias."""
+    lower = name.lower()
+    return None if name in known or lower in REFUSED else ALIASES.get(lower)

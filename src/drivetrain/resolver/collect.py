@@ -17,20 +17,13 @@ from drivetrain.flags.problem import Problem
 from drivetrain.resolver.aliases import ALIASES, REFUSED
 from drivetrain.resolver.catalogue import Catalogue, facts_of, group_of
 from drivetrain.resolver.facts import Facts
-from drivetrain.resolver.legacy import DOORS, LEGACY, Legacy, Translation, is_removed, new_call
+from drivetrain.resolver.legacy import DOORS, LEGACY, Legacy, Translation, is_removed
 from drivetrain.resolver.spec import StrategySpec
+from drivetrain.resolver.swallowed import is_auto, spell
+from drivetrain.resolver.today import ORDER, flat, spelt_today
+from drivetrain.resolver.written import brief, written_call
 
-FLAGS = (
-    "accelerator",
-    "devices",
-    "num_nodes",
-    "strategy",
-    "launcher",
-    "environment",
-    "precision",
-    "plugins",
-    "sync_batchnorm",
-)
+FLAGS = ORDER
 """The arguments that decide a plan, in the order in which they are explained."""
 
 _PLUGIN_FLAGS = {
@@ -42,6 +35,8 @@ _PLUGIN_FLAGS = {
 _VARIABLE = "DRIVETRAIN_"
 _OTHER_VARIABLES = ("DRIVETRAIN_NODE_RANK",)
 _GPUS = ("gpu", "cuda", "xpu", "mps")
+_DEVICES = {"gpus", "tpu_cores", "ipus"}
+_TRAINER = "Trainer"
 
 
 @dataclass
@@ -51,7 +46,7 @@ class Said:
     flags: dict[str, Sourced[Any]] = field(default_factory=dict)
     typed: dict[str, str] = field(default_factory=dict)
     """By flag: the name of the argument that the user typed: ``gpus`` for devices."""
-    implied: dict[str, Sourced[Any]] = field(default_factory=dict)
+    implied: list[tuple[str, Sourced[Any]]] = field(default_factory=list)
     facts: list[Facts] = field(default_factory=list)
     objects: dict[str, object] = field(default_factory=dict)
     trainer: dict[str, object] = field(default_factory=dict)
@@ -95,18 +90,22 @@ def collect(
     catalogue: Catalogue,
     caller: str,
     version: str,
+    others: Mapping[str, object] | None = None,
 ) -> Said:
-    """Gather today's arguments, old spellings and variables into one value a flag."""
+    """Gather today's arguments, old spellings and variables into one value a flag.
+
+    ``others`` are the call's arguments that are no flags; they only stand in the new call.
+    """
     said = Said()
     reader = _Reader(said, catalogue, version)
     for flag, source in arguments.items():
         reader.argument(flag, source)
     for name, source in old.items():
-        reader.old(name, source)
-    for flag, source in said.implied.items():
+        reader.old(name, source, old)
+    for flag, source in said.implied:
         _imply(said, flag, source)
-    reader.warn(caller, arguments)
-    _read_variables(said, variables)
+    reader.warn(caller, arguments, others or {})
+    _read_variables(said, variables, catalogue)
     # "auto" has kept a variable from deciding; from here on it is the same as not said.
     said.flags = {flag: source for flag, source in said.flags.items() if not _is_auto(source.value)}
     return said
@@ -120,6 +119,7 @@ class _Reader:
         self.translated: list[tuple[Legacy, Sourced[Any]]] = []
         self.today: dict[str, object] = {}
         self.elsewhere: list[str] = []
+        self.plugins: list[object] = []
 
     def argument(self, flag: str, source: Sourced[Any]) -> None:
         if flag == "plugins":
@@ -131,8 +131,16 @@ class _Reader:
         else:
             self._flag(flag, source, flag)
 
-    def old(self, name: str, source: Sourced[Any]) -> None:
+    def old(self, name: str, source: Sourced[Any], all_old: Mapping[str, Sourced[Any]]) -> None:
         row = LEGACY.get(name)
+        if (
+            name == "num_processes"
+            and type(source.value) is int
+            and source.value == 1
+            and _DEVICES & {*all_old}
+        ):
+            self.translated.append((LEGACY[name], source))  # its default, which said nothing beside devices
+            return
         if row is not None:
             self._translate(row, source)
             return
@@ -145,34 +153,30 @@ class _Reader:
         message = f"there is no flag {show(name)}" + (f"; the nearest is {close!r}" if close else "")
         self.said.conflicts.append(Conflict("plan.unknown-flag", message, {name: source}, because, fixes))
 
-    def warn(self, caller: str, arguments: Mapping[str, Sourced[Any]]) -> None:
+    def warn(self, caller: str, arguments: Mapping[str, Sourced[Any]], others: Mapping[str, object]) -> None:
         """Add a notice for each old spelling, with the whole call as it reads today."""
-        kept = {flag: source.value for flag, source in arguments.items()}
-        for row, _ in self.translated:
-            kept.pop(row.name, None)
-        today = {**kept, **self.today}
-        order = {flag: place for place, flag in enumerate(FLAGS)}
-        call = new_call(caller, dict(sorted(today.items(), key=lambda item: order.get(item[0], len(order)))))
-        call = " and ".join([call, *self.elsewhere])
+        if not self.translated:
+            return
+        doors = {row.name for row, _ in self.translated}
+        kept = {flag: source.value for flag, source in arguments.items() if flag not in doors}
+        if "plugins" in doors and self.plugins:
+            kept["plugins"] = self.plugins
+        flags = flat({**kept, **self.today}, self.catalogue)
+        moved = {name: value for name, value in self.said.trainer.items() if name not in doors}
+        is_whole = caller == _TRAINER
+        calls = [written_call(caller, {**flags, **others, **moved} if is_whole else {**flags, **others})]
+        calls += [written_call(_TRAINER, moved)] if moved and not is_whole else []
+        call = " and ".join([*calls, *self.elsewhere])
         for row, source in self.translated:
             message = (
-                f"{row.name}={show(source.value)} is an old spelling since {row.since} "
+                f"{row.name}={brief(source.value)} is an old spelling since {row.since} "
                 f"and ends with {row.removed}; write {call}"
             )
             self.said.notices.append(Notice("plan.legacy", message))
-            if is_removed(row, self.version):
-                self.said.conflicts.append(
-                    Conflict(
-                        "plan.legacy-removed",
-                        message,
-                        {row.name: source},
-                        f"this is release {self.version}",
-                        (self._fix(row),),
-                    )
-                )
-
-    def _fix(self, row: Legacy) -> Fix:
-        return {row.name: UNSET, **{name: value for name, value in self.today.items() if name in FLAGS}}
+            if is_removed(row.removed, self.version):
+                fix = {row.name: UNSET, **{name: value for name, value in flags.items() if name in FLAGS}}
+                shown, because = {row.name: source}, f"this is release {self.version}"
+                self.said.conflicts.append(Conflict("plan.legacy-removed", message, shown, because, (fix,)))
 
     def _translate(self, row: Legacy, source: Sourced[Any]) -> None:
         try:
@@ -184,7 +188,7 @@ class _Reader:
             )
             return
         if meaning.refused:
-            message = f"{row.name}={show(source.value)} is gone since {row.since}: {meaning.refused}"
+            message = f"{row.name}={brief(source.value)} is gone since {row.since}: {meaning.refused}"
             self.said.conflicts.append(
                 Conflict(
                     "plan.legacy-refused",
@@ -202,18 +206,17 @@ class _Reader:
         reason = f"{row.name}={show(source.value)}" + (f", {source.reason}" if source.reason else "")
         for flag, value in meaning.flags.items():
             if flag == "strategy":
-                self.today |= _spelt_today(value)
+                self.today |= spelt_today(value, self.catalogue)
                 self._strategy(Sourced(value, Origin.LEGACY, reason), row.name)
             else:
                 self.today[flag] = value
                 self._flag(flag, Sourced(value, Origin.LEGACY, reason), row.name)
         for flag, value in meaning.implies.items():
-            self.said.implied.setdefault(flag, Sourced(value, Origin.LEGACY, reason))
-            if flag not in self.said.flags or self.said.typed[flag] == row.name:
+            self.said.implied.append((flag, Sourced(value, Origin.LEGACY, reason)))
+            if flag not in self.said.flags or _is_auto(self.said.flags[flag].value):
                 self.today.setdefault(flag, value)
         self.said.trainer.update(meaning.trainer)
         self.elsewhere += [meaning.elsewhere] if meaning.elsewhere else []
-        self.today.update({name: value for name, value in meaning.trainer.items() if name != row.name})
 
     def _is_strategy(self, value: object) -> bool:
         """Whether a value given as ``accelerator`` or in ``plugins`` names a strategy."""
@@ -221,7 +224,7 @@ class _Reader:
             return True
         if not isinstance(value, str) or value in self.catalogue.accelerators:
             return False
-        name = value.strip().lower().partition("(")[0].partition("+")[0]
+        name = value.lower().partition("(")[0].partition("+")[0].strip()
         return name in ALIASES or name in REFUSED or name in self.catalogue.strategies
 
     def _strategy(self, source: Sourced[Any], typed: str) -> None:
@@ -229,18 +232,14 @@ class _Reader:
         value, said = source.value, self.said
         if self._refines(typed):
             said.flags.pop("strategy")
-        said.add("strategy", source, typed)
-        if isinstance(value, str) and (alias := ALIASES.get(value.strip().lower())):
-            for flag in ("launcher", "accelerator"):
-                if (held := getattr(alias, flag)) is not None and not (
-                    flag == "accelerator" and _same(said.flags.get(flag), held)
-                ):
-                    said.add(
-                        flag, Sourced(held, source.origin, source.reason or f"{typed}={show(value)}"), typed
-                    )
+        said.add(
+            "strategy", Sourced("auto", source.origin, source.reason) if is_auto(value) else source, typed
+        )
+        _read_alias(said, self.catalogue, source, typed)
         if isinstance(value, StrategySpec):
             for flag, held in value.parts.items():
-                self._flag(flag, Sourced(held, Origin.OBJECT, f"held by {typed}={value}"), typed)
+                if not (self.said.typed.get(flag) == typed and _same(said.flags.get(flag), held)):
+                    self._flag(flag, Sourced(held, Origin.OBJECT, f"held by {typed}={value}"), typed)
 
     def _refines(self, typed: str) -> bool:
         """``accelerator="ddp", plugins="ddp_sharded"`` was the documented way to say sharded ddp."""
@@ -275,8 +274,9 @@ class _Reader:
         self._object(flag, facts, source, typed)
 
     def _object(self, flag: str, facts: Facts, source: Sourced[Any], typed: str) -> None:
-        self.said.facts.append(facts)
-        self.said.objects[flag] = source.value
+        if getattr(self.catalogue, group_of(facts)).get(facts.name) is not source.value:
+            self.said.facts.append(facts)
+            self.said.objects[flag] = source.value
         self.said.add(flag, Sourced(facts.name, source.origin, source.reason), typed)
 
     def _plugins(self, source: Sourced[Any]) -> None:
@@ -286,6 +286,7 @@ class _Reader:
             if self._is_strategy(item):
                 self._translate(DOORS["plugins"], Sourced(item, source.origin, source.reason))
                 continue
+            self.plugins.append(item)
             facts = facts_of(item)
             flag = _PLUGIN_FLAGS.get(group_of(facts)) if facts is not None else None
             if facts is None or flag is None:
@@ -304,27 +305,21 @@ class _Reader:
         )
 
 
-def _spelt_today(strategy: object) -> dict[str, object]:
-    """Spell a strategy the way it is written today: ``ddp_spawn`` is ddp with a launcher."""
-    if not isinstance(strategy, str):
-        return {"strategy": str(strategy) if isinstance(strategy, StrategySpec) else strategy}
-    alias = ALIASES.get(strategy.strip().lower())
-    if alias is None:
-        return {"strategy": strategy}
-    swallowed = {"launcher": alias.launcher, "accelerator": alias.accelerator}
-    spelt: dict[str, object] = {"strategy": str(StrategySpec(alias.name, **alias.options))}
-    return spelt | {flag: held for flag, held in swallowed.items() if held is not None}
-
-
 def _imply(said: Said, flag: str, source: Sourced[Any]) -> None:
     """Apply a flag that an old spelling implies, unless a fitting value is said."""
     kept = said.flags.get(flag)
     fits = _same(kept, source.value) or (source.value == "gpu" and any(_same(kept, gpu) for gpu in _GPUS))
-    if not fits:
-        said.add(flag, source, source.reason.partition("=")[0])
+    if fits:
+        return
+    typed = source.reason.partition("=")[0]
+    pair = {typed, said.typed.get(flag, typed)}
+    if any(conflict.code == "plan.said-twice" and {*conflict.flags} == pair for conflict in said.conflicts):
+        said.twice.add(flag)  # gpus=2 with tpu_cores=8 is one mistake, not one a flag
+    else:
+        said.add(flag, source, typed)
 
 
-def _read_variables(said: Said, variables: Mapping[str, str]) -> None:
+def _read_variables(said: Said, variables: Mapping[str, str], catalogue: Catalogue) -> None:
     known = {_VARIABLE + flag.upper(): flag for flag in FLAGS if flag != "plugins"}
     for name, text in variables.items():
         if not name.startswith(_VARIABLE) or not text.strip():
@@ -346,19 +341,27 @@ def _read_variables(said: Said, variables: Mapping[str, str]) -> None:
             said.flags[flag] = Sourced(text, Origin.VARIABLE, f"{name}={show(text)}")
             said.typed[flag] = name
     if said.typed.get("strategy") == _VARIABLE + "STRATEGY":
-        _read_alias(said)
+        _read_alias(said, catalogue, said.flags["strategy"], said.typed["strategy"])
 
 
-def _read_alias(said: Said) -> None:
-    """Note what an alias in the strategy's variable says about other flags; arguments stand above it."""
-    source = said.flags["strategy"]
-    alias = ALIASES.get(source.value.strip().lower())
-    for flag in ("launcher", "accelerator") if alias else ():
-        held, kept = getattr(alias, flag), said.flags.get(flag)
-        if held is None or (flag == "accelerator" and _same(kept, held)):
+def _read_alias(said: Said, catalogue: Catalogue, source: Sourced[Any], typed: str) -> None:
+    """Note what old names in a strategy say of other flags; what stands above a variable is kept."""
+    spelt = spell(source.value, catalogue.strategies)
+    for _, flag, held in spelt.held:
+        kept = said.flags.get(flag)
+        if flag == "accelerator" and _same(kept, held):
             continue
-        if kept is None or kept.origin is Origin.VARIABLE:
-            said.add(flag, Sourced(held, Origin.VARIABLE, source.reason), said.typed["strategy"])
+        if source.origin is not Origin.VARIABLE or kept is None or kept.origin is Origin.VARIABLE:
+            reason = source.reason or f"{typed}={show(source.value)}"
+            said.add(flag, Sourced(held, source.origin, reason), typed)
+    for name, option, old, given in spelt.twice:
+        said.twice.add("strategy")
+        fixes: list[Fix] = [{"strategy": spelt.text(given=given), **spelt.flags} for given in (True, False)]
+        message = (
+            f"{option} is said twice: {name!r} says {option}={show(old)}, and {option}={show(given)} is given"
+        )
+        because = f"{name!r} is another spelling of {spelt.text(given=False)!r}"
+        said.conflicts.append(Conflict("plan.said-twice", message, {typed: source}, because, tuple(fixes)))
 
 
 def _same(kept: Sourced[Any] | None, value: object) -> bool:

@@ -95,7 +95,8 @@ class Draft:
 
     def name(self, flag: str) -> str:
         """The name under which the user said a flag: ``gpus`` for devices."""
-        is_implied = self.said.flags.get(flag) is self.said.implied.get(flag, ())
+        kept = self.said.flags.get(flag)
+        is_implied = any(flag == one and kept is source for one, source in self.said.implied)
         return flag if is_implied else self.said.typed.get(flag, flag)
 
 
@@ -273,14 +274,14 @@ def _members(draft: Draft, strategy: Sourced[StrategySpec]) -> tuple[StrategyFac
 
 
 def _environment_of_tpu(draft: Draft) -> None:
-    """Some strategies know only one environment (torch_xla's): it is theirs unless one was said."""
+    """Some strategies know only one environment (torch_xla's): theirs, unless one was said or started us."""
     needed = [facts.environments for facts in draft.strategy_facts if facts.environments is not None]
-    if needed and "environment" not in draft.said.flags and draft.environment.value not in needed[0]:
+    is_open = "environment" not in draft.said.flags and draft.ranks is None
+    if needed and is_open and draft.environment.value not in needed[0]:
         name = min(needed[0])
         draft.environment = Sourced(
             name, Origin.DEFAULT, f"strategy {draft.strategy.value.name!r} runs in it"
         )
-        draft.ranks = None
 
 
 def _launcher(draft: Draft) -> None:
@@ -289,7 +290,7 @@ def _launcher(draft: Draft) -> None:
     external = draft.ranks is not None and draft.environment.value != "none"
     if chosen is not None:
         draft.launcher = chosen
-    elif needed and "xla" in needed[0] and draft.world_size > 1:
+    elif needed and "xla" in needed[0] and draft.world_size > 1 and not external:
         draft.launcher = Sourced(
             "xla", Origin.DEFAULT, f"strategy {draft.strategy.value.name!r} is started by torch_xla"
         )

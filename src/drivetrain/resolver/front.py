@@ -55,13 +55,19 @@ def plan(
 
 
 def plan_for(
-    flags: Mapping[str, object], *, caller: str, machine: Machine | None = None, typed: str = ""
+    flags: Mapping[str, object],
+    *,
+    caller: str,
+    machine: Machine | None = None,
+    typed: str = "",
+    others: Mapping[str, object] | None = None,
 ) -> Resolution:
     """Resolve a call's arguments; warn of old spellings at the caller's line.
 
     ``flags`` holds today's flags and any others that were passed, old or unknown; arguments that
     were not said (None, or a parameter's default) are left out. ``caller`` is written into the
-    new call: ``Trainer``. ``typed`` is how an argument is typed, if not in a call: ``--{}``.
+    new call: ``Trainer``, with the call's ``others``, which are no flags. ``typed`` is how an argument is
+    typed, if not in a call: ``--{}``.
     """
     place, level = caller_place()
     arguments = said_arguments(flags, typed or f"{caller}({{}})" + (f", {place}" if place else ""))
@@ -74,7 +80,7 @@ def plan_for(
         because = "machine is a Machine, made by hand or by Machine.probe()"
         message = f"machine={show(machine)} is a {type(machine).__name__}"
         raise PlanError((Conflict("plan.machine-value", message, {"machine": source}, because),))
-    resolution = resolve(Question(arguments, machine, catalogue, __version__, caller))
+    resolution = resolve(Question(arguments, machine, catalogue, __version__, caller, others or {}))
     for notice in resolution.plan.notices:
         kind = DrivetrainDeprecationWarning if notice.code == "plan.legacy" else DrivetrainWarning
         warnings.warn(str(notice), kind, stacklevel=level)

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeAlias
 
-from drivetrain.base.text import Code, arguments, literal, show
-from drivetrain.flags.devices import parse_devices
+from drivetrain.base.text import show
+from drivetrain.flags.devices import MOST, parse_devices
 from drivetrain.flags.problem import Problem
+from drivetrain.flags.scalars import parse_count, parse_switch
+from drivetrain.resolver.written import brief, written
 
 SINCE, REMOVED = "0.1", "1.0"
 
@@ -48,29 +50,41 @@ class Legacy:
     removed: str = REMOVED
 
 
-def is_removed(row: Legacy | OldName, version: str) -> bool:
-    """Whether the given release of drivetrain no longer translates this row."""
-    return _release(version) >= _release(row.removed)
+def is_removed(removed: str, version: str) -> bool:
+    """Whether the given release of drivetrain no longer translates what ends with ``removed``."""
+    return _release(version) >= _release(removed)
 
 
 def _release(version: str) -> tuple[int, ...]:
     return tuple(int(piece) for piece in version.split(".")[:2] if piece.isdecimal())
 
 
+def _devices_of(name: str, kind: str, value: object) -> Translation:
+    try:
+        parse_devices(value, name)
+    except Problem as problem:
+        fixes = ({"accelerator": kind, **fix} for fix in problem.fixes)
+        raise Problem(problem.message, problem.because, *fixes) from None
+    return Translation(flags={"devices": value}, implies={"accelerator": kind})
+
+
 def _gpus(value: object) -> Translation:
     if isinstance(value, str) and value.strip() == "0":
         value = 0
     if type(value) is int and value == 0:
-        return Translation(flags={"accelerator": "cpu"})
-    parse_devices(value)
-    return Translation(flags={"devices": value}, implies={"accelerator": "gpu"})
+        return Translation(implies={"accelerator": "cpu"})
+    return _devices_of("gpus", "gpu", value)
 
 
 def _num_processes(value: object) -> Translation:
-    if type(value) is not int or value < 1:
-        message = f"num_processes={show(value)} is not a count"
-        raise Problem(message, "num_processes was an int of at least 1", {"num_processes": 1})
-    return Translation(flags={"devices": value}, implies={"accelerator": "cpu"})
+    try:
+        count = parse_count("num_processes", value, MOST)
+    except Problem as problem:
+        is_near = isinstance(value, float) and 1 <= value <= MOST
+        near = int(value) if is_near and isinstance(value, float) else 1
+        fix = {"accelerator": "cpu", "devices": near}
+        raise Problem(problem.message, problem.because, fix) from None
+    return Translation(flags={"devices": count}, implies={"accelerator": "cpu"})
 
 
 def _tpu_cores(value: object) -> Translation:
@@ -78,19 +92,17 @@ def _tpu_cores(value: object) -> Translation:
     with contextlib.suppress(Problem):
         asked = parse_devices(value)
     if asked and asked.count in (1, 8):
-        return Translation(flags={"accelerator": "tpu", "devices": asked.count})
+        return Translation(flags={"devices": asked.count}, implies={"accelerator": "tpu"})
     if asked and asked.indices and len(asked.indices) == 1 and asked.indices[0] >= 1:
         # Old indices began at 1.
-        return Translation(flags={"accelerator": "tpu", "devices": [asked.indices[0] - 1]})
+        return Translation(flags={"devices": [asked.indices[0] - 1]}, implies={"accelerator": "tpu"})
     message = f"tpu_cores={show(value)} was never valid"
-    raise Problem(
-        message, "tpu_cores was 1, 8 or a list with one index from 1 to 8", {"tpu_cores": 8}, {"tpu_cores": 1}
-    )
+    fixes = ({"accelerator": "tpu", "devices": count} for count in (8, 1))
+    raise Problem(message, "tpu_cores was 1, 8 or a list with one index from 1 to 8", *fixes)
 
 
 def _ipus(value: object) -> Translation:
-    parse_devices(value)
-    return Translation(flags={"accelerator": "ipu", "devices": value})
+    return _devices_of("ipus", "ipu", value)
 
 
 def _strategy(value: object) -> Translation:
@@ -98,50 +110,91 @@ def _strategy(value: object) -> Translation:
 
 
 def _amp_backend(value: object) -> Translation:
-    if isinstance(value, str) and value == "native":
+    name = value.strip().lower() if isinstance(value, str) else ""
+    if name == "native":
         return Translation()
-    return Translation(refused='apex is no longer developed; torch\'s own is precision="16-mixed"')
+    if name == "apex":
+        return Translation(refused='apex is no longer developed; torch\'s own is precision="16-mixed"')
+    raise Problem(f"amp_backend={show(value)} was never valid", 'amp_backend was "native" or "apex"')
+
+
+_AMP_LEVELS = {"O0": "32-true", "O1": "16-mixed", "O2": "16-mixed", "O3": "16-true"}
 
 
 def _amp_level(value: object) -> Translation:
-    today = {"O0": "32-true", "O1": "16-mixed", "O2": "16-mixed", "O3": "16-true"}
-    precision = today.get(value.upper() if isinstance(value, str) else "", "16-mixed")
-    return Translation(refused=f'apex is no longer developed; the nearest today is precision="{precision}"')
+    level = value.strip().upper() if isinstance(value, str) else ""
+    if level not in _AMP_LEVELS:
+        raise Problem(f"amp_level={show(value)} was never valid", "amp_level was O0, O1, O2 or O3")
+    if level == "O2":  # the default, which meant nothing without apex
+        return Translation()
+    today = _AMP_LEVELS[level]
+    return Translation(refused=f'apex is no longer developed; the nearest today is precision="{today}"')
 
 
-def _switch_off(otherwise: str, *off: object) -> Reader:
-    """Read an argument that is dropped when off, and otherwise refused with what to write."""
+def _off_or(otherwise: str, *off: object) -> Reader:
+    """Read an argument that is dropped when it is off or at its old default, and otherwise refused."""
 
     def read(value: object) -> Translation:
-        is_off = value is None or any(type(value) is type(quiet) and value == quiet for quiet in off)
-        return Translation() if is_off else Translation(refused=otherwise.replace("{value}", show(value)))
+        refused = otherwise.replace("{value}", brief(value))
+        return Translation() if _is_one_of(value, off) else Translation(refused=refused)
+
+    return read
+
+
+def _is_one_of(value: object, off: tuple[object, ...]) -> bool:
+    return value is None or any(type(value) is type(quiet) and value == quiet for quiet in off)
+
+
+def _switch(name: str, on: Mapping[str, object], off: Mapping[str, object] | None = None) -> Reader:
+    """Read a switch that is another argument of the Trainer today."""
+
+    def read(value: object) -> Translation:
+        try:
+            is_on = parse_switch(name, value)
+        except Problem as problem:
+            raise Problem(problem.message, problem.because) from None
+        return Translation(trainer=on if is_on else off or {})
 
     return read
 
 
 def _resume_from_checkpoint(value: object) -> Translation:
     return Translation(
-        trainer={"resume_from_checkpoint": value}, elsewhere=f"trainer.fit(model, ckpt_path={literal(value)})"
+        trainer={"resume_from_checkpoint": value}, elsewhere=f"trainer.fit(model, ckpt_path={written(value)})"
     )
-
-
-def _replace_sampler_ddp(value: object) -> Translation:
-    # Sharing batches out among the ranks is what happens anyway.
-    return Translation() if value is True else Translation(trainer={"use_distributed_sampler": value})
 
 
 def _checkpoint_callback(value: object) -> Translation:
     if isinstance(value, bool):
         return Translation(trainer={"enable_checkpointing": value})
-    return Translation(refused=f"a checkpoint callback stands with the others: callbacks=[{show(value)}]")
+    return Translation(refused=f"a checkpoint callback stands with the others: callbacks=[{brief(value)}]")
 
 
 def _progress_bar_refresh_rate(value: object) -> Translation:
     if type(value) is int and value == 0:
         return Translation(trainer={"enable_progress_bar": False})
+    return _off_or(
+        "the bar is a callback that holds its own rate: callbacks=[TQDMProgressBar(refresh_rate={value})]", 1
+    )(value)
+
+
+def _weights_summary(value: object) -> Translation:
+    if isinstance(value, str) and value == "full":
+        return Translation(refused="the table is a callback: callbacks=[ModelSummary(max_depth=-1)]")
+    if isinstance(value, str) and value == "top":  # the default
+        return Translation()
+    raise Problem(
+        f"weights_summary={show(value)} was never valid", 'weights_summary was "top", "full" or None'
+    )
+
+
+def _track_grad_norm(value: object) -> Translation:
+    if _is_one_of(value, (-1, -1.0)):
+        return Translation()
+    order = 'float("inf")' if isinstance(value, str) and value.strip().lower() == "inf" else brief(value)
     return Translation(
-        refused="the bar is a callback that holds its own rate: "
-        f"callbacks=[TQDMProgressBar(refresh_rate={show(value)})]"
+        refused='log it in on_before_optimizer_step: self.log("grad_norm", torch.nn.utils.get_total_norm('
+        f"[one.grad for one in self.parameters() if one.grad is not None], norm_type={order}))"
     )
 
 
@@ -152,58 +205,64 @@ _ROWS = (
     Legacy("ipus", _ipus),
     Legacy("distributed_backend", _strategy),
     Legacy(
-        "auto_select_gpus", _switch_off("it never knew which GPUs are busy; name them: devices=[0, 1]", False)
+        "auto_select_gpus", _off_or("it never knew which GPUs are busy; name them: devices=[0, 1]", False)
     ),
     Legacy("amp_backend", _amp_backend),
     Legacy("amp_level", _amp_level),
-    Legacy("replace_sampler_ddp", _replace_sampler_ddp),
+    # Sharing batches out among the ranks is what happens anyway.
+    Legacy("replace_sampler_ddp", _switch("replace_sampler_ddp", {}, {"use_distributed_sampler": False})),
     Legacy("resume_from_checkpoint", _resume_from_checkpoint),
     Legacy("checkpoint_callback", _checkpoint_callback),
     Legacy("progress_bar_refresh_rate", _progress_bar_refresh_rate),
-    Legacy(
-        "weights_summary",
-        lambda value: Translation(
-            refused="the table is a callback: callbacks=[ModelSummary(max_depth="
-            + ("-1" if isinstance(value, str) and value == "full" else "1")
-            + ")]"
-        ),
-    ),
-    Legacy("terminate_on_nan", _switch_off("write detect_anomaly=True", False)),
+    Legacy("weights_summary", _weights_summary),
+    Legacy("terminate_on_nan", _switch("terminate_on_nan", {"detect_anomaly": True})),
     Legacy(
         "flush_logs_every_n_steps",
-        _switch_off("the logger holds it: logger=CSVLogger(flush_logs_every_n_steps={value})"),
+        _off_or("the logger holds it: logger=CSVLogger(flush_logs_every_n_steps={value})", 100),
     ),
     Legacy(
-        "weights_save_path",
-        _switch_off("the checkpoint holds it: callbacks=[ModelCheckpoint(dirpath={value})]"),
+        "weights_save_path", _off_or("the checkpoint holds it: callbacks=[ModelCheckpoint(dirpath={value})]")
     ),
     Legacy(
         "stochastic_weight_avg",
-        _switch_off("it is a callback: callbacks=[StochasticWeightAveraging(swa_lrs=1e-2)]", False),
+        _off_or("it is a callback: callbacks=[StochasticWeightAveraging(swa_lrs=1e-2)]", False),
+    ),
+    Legacy("track_grad_norm", _track_grad_norm),
+    Legacy(
+        "auto_lr_find",
+        _off_or("this release does not look for a learning rate; set it in configure_optimizers", False),
     ),
     Legacy(
-        "track_grad_norm",
-        _switch_off(
-            "log it in on_before_optimizer_step: self.log_dict(grad_norm(self, norm_type={value}))", -1, -1.0
-        ),
+        "auto_scale_batch_size",
+        _off_or("this release does not look for a batch size; set it in the DataLoader", False),
     ),
-    Legacy("auto_lr_find", _switch_off("call Tuner(trainer).lr_find(model) before fit", False)),
-    Legacy(
-        "auto_scale_batch_size", _switch_off("call Tuner(trainer).scale_batch_size(model) before fit", False)
-    ),
-    Legacy("move_metrics_to_cpu", _switch_off("log value.cpu() where memory is short", False)),
+    Legacy("move_metrics_to_cpu", _off_or("log value.cpu() where memory is short", False)),
     Legacy(
         "multiple_trainloader_mode",
-        _switch_off("the loaders hold it: train_dataloaders=CombinedLoader(loaders, mode={value})"),
+        _off_or(
+            "the loaders hold it: train_dataloaders=CombinedLoader(loaders, mode={value})", "max_size_cycle"
+        ),
     ),
-    Legacy("prepare_data_per_node", _switch_off("set prepare_data_per_node = False on the DataModule", True)),
+    Legacy(
+        "prepare_data_per_node",
+        _off_or("ask in prepare_data for the node: if self.trainer.node_rank == 0", True),
+    ),
     Legacy(
         "process_position",
-        _switch_off("the bar holds it: callbacks=[TQDMProgressBar(process_position={value})]", 0),
+        _off_or("the bar holds it: callbacks=[TQDMProgressBar(process_position={value})]", 0),
     ),
-    Legacy("log_gpu_memory", _switch_off("it is a callback: callbacks=[DeviceStatsMonitor()]", False)),
-    Legacy("truncated_bptt_steps", _switch_off("set self.truncated_bptt_steps = {value} on the Module", 0)),
-    Legacy("reload_dataloaders_every_epoch", _switch_off("write reload_dataloaders_every_n_epochs=1", False)),
+    Legacy("log_gpu_memory", _off_or("it is a callback: callbacks=[DeviceStatsMonitor()]", False)),
+    Legacy(
+        "truncated_bptt_steps",
+        _off_or(
+            "set automatic_optimization = False and, in training_step, step once every {value} time steps",
+            0,
+        ),
+    ),
+    Legacy(
+        "reload_dataloaders_every_epoch",
+        _switch("reload_dataloaders_every_epoch", {"reload_dataloaders_every_n_epochs": 1}),
+    ),
 )
 LEGACY: Mapping[str, Legacy] = MappingProxyType({row.name: row for row in _ROWS})
 
@@ -214,66 +273,3 @@ DOORS: Mapping[str, Legacy] = MappingProxyType(
     }
 )
 """Today's flags through which a strategy used to come in."""
-
-
-@dataclass(frozen=True)
-class OldName:
-    """An old class name: what stands for it, as a strategy's text, and its release window."""
-
-    name: str
-    strategy: str
-    renamed: Mapping[str, str] = field(default_factory=dict)
-    """Old keyword -> today's."""
-    since: str = SINCE
-    removed: str = REMOVED
-
-
-_PARTS = {
-    "cluster_environment": "environment",
-    "precision_plugin": "precision",
-    "parallel_devices": "devices",
-}
-
-OLD_NAMES: Mapping[str, OldName] = MappingProxyType(
-    {
-        name: OldName(name, strategy, _PARTS)
-        for name, strategy in {
-            "TrainingTypePlugin": "",
-            "ParallelPlugin": "",
-            "DDPPlugin": "ddp",
-            "DDPSpawnPlugin": "ddp_spawn",
-            "DDP2Plugin": "ddp2",
-            "DataParallelPlugin": "dp",
-            "DDPShardedPlugin": "ddp_sharded",
-            "DDPSpawnShardedPlugin": "ddp_sharded_spawn",
-            "DDPFullyShardedPlugin": "ddp_fully_sharded",
-            "DeepSpeedPlugin": "deepspeed",
-            "HorovodPlugin": "horovod",
-            "IPUPlugin": "ipu",
-            "SingleDevicePlugin": "single",
-            "SingleTPUPlugin": "single_tpu",
-            "TPUSpawnPlugin": "tpu_spawn",
-            "DDPSpawnStrategy": "ddp_spawn",
-            "DDPShardedStrategy": "ddp_sharded",
-            "DDPSpawnShardedStrategy": "ddp_sharded_spawn",
-            "DDPFullyShardedStrategy": "ddp_fully_sharded",
-            "DDPFullyShardedNativeStrategy": "fsdp_native",
-            "DataParallelStrategy": "dp",
-            "SingleDeviceStrategy": "single",
-            "SingleTPUStrategy": "single_tpu",
-            "TPUSpawnStrategy": "tpu_spawn",
-        }.items()
-    }
-)
-
-
-def new_call(caller: str, values: Mapping[str, object]) -> str:
-    """Write the call as it should read today."""
-    return f"{caller}({arguments({name: _written(value) for name, value in values.items()})})"
-
-
-def _written(value: object) -> object:
-    if value is None or isinstance(value, (str, bool, int, float, list)):
-        return value
-    written = getattr(value, "written", None)
-    return Code(written) if isinstance(written, str) else value

@@ -36,6 +36,8 @@ class Question:
     catalogue: Catalogue
     version: str
     caller: str = "Trainer"
+    others: Mapping[str, object] = field(default_factory=dict)
+    """Arguments of the call that are no flags: written into the new call of an old spelling."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ def _draft(question: Question) -> tuple[Draft, list[Conflict]]:
     today = {name: source for name, source in question.arguments.items() if name in FLAGS}
     old = {name: source for name, source in question.arguments.items() if name not in FLAGS}
     catalogue = question.catalogue
-    said = collect(today, old, question.machine.variables, catalogue, question.caller, question.version)
+    variables, caller = question.machine.variables, question.caller
+    said = collect(today, old, variables, catalogue, caller, question.version, question.others)
     if said.facts:
         catalogue = _with_objects(catalogue, said.facts)
     draft = fill(said, question.machine, catalogue)

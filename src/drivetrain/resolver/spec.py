@@ -7,7 +7,7 @@ frozen: one object serves any number of Trainers, and nothing is ever written in
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -67,9 +67,15 @@ class StrategySpec:
         return self._parts
 
     def __add__(self, other: StrategySpec) -> StrategySpec:
-        """Compose: ``FSDPStrategy() + TPStrategy(size=2)``."""
+        """Compose: ``FSDPStrategy() + TPStrategy(size=2)``.
+
+        Raises:
+            PlanError [plan.said-twice]: both hold the same part.
+        """
         if not isinstance(other, StrategySpec):
             return NotImplemented
+        if twice := [*_held_by_both(self, other)]:
+            raise PlanError(tuple(twice))
         spec = object.__new__(StrategySpec)
         _store(spec, self._members + other._members, {**self._parts, **other._parts})
         return spec
@@ -133,6 +139,21 @@ class NamedSpec(StrategySpec):
         _store(self, ((self.facts.name, said),), {k: v for k, v in parts.items() if v is not None})
 
 
+def _held_by_both(one: StrategySpec, other: StrategySpec) -> Iterator[Conflict]:
+    for part in sorted(one.parts.keys() & other.parts.keys()):
+        names = [str(one), str(other) if str(other) != str(one) else f"{other} again"]
+        first, second = one.parts[part], other.parts[part]
+        said = [
+            f"{name} holds {part}={show(value)}" for name, value in zip(names, (first, second), strict=True)
+        ]
+        message = f"{part} is said twice: {', '.join(said)}"
+        shown = {
+            name: Sourced[object](value, Origin.OBJECT, f"{part} of a strategy object")
+            for name, value in zip(names, (first, second), strict=True)
+        }
+        yield Conflict("plan.said-twice", message, shown, "the members of a composition share one run")
+
+
 def check_options(
     facts: StrategyFacts, options: Mapping[str, object], origin: Origin, reason: str
 ) -> list[Conflict]:
@@ -146,6 +167,8 @@ def check_options(
         close = nearest(name, facts.options)
         if name not in facts.options and close and _problem(facts, close, value) is None:
             fixed[close] = value
+        else:
+            problem += f"; the hint is without {name}"
         fixes = ({"strategy": write_call(facts.name, fixed)},)  # type: ignore[arg-type]  # checked just above
         message = f"strategy {facts.name!r} cannot take {name}={show(value)}"
         source = Sourced[object](f"{facts.name}({name}={show(value)})", origin, reason)
@@ -213,6 +236,11 @@ def _store(
 def spec_with(name: str, options: Mapping[str, Value], parts: Mapping[str, object]) -> StrategySpec:
     """Make a spec with parts beyond those that a user may give, such as an old name's launcher."""
     return _load(((name, options),), parts)
+
+
+def holding(spec: StrategySpec, parts: Mapping[str, object]) -> StrategySpec:
+    """Return the same strategy with these parts in place of its own."""
+    return _load(spec.members, parts)
 
 
 def _load(members: tuple[tuple[str, Mapping[str, Value]], ...], parts: Mapping[str, object]) -> StrategySpec:

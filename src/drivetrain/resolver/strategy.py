@@ -9,12 +9,11 @@ from drivetrain.base.origin import Sourced
 from drivetrain.base.text import listed, nearest, show
 from drivetrain.flags.calls import Value, parse_calls
 from drivetrain.flags.problem import Problem
-from drivetrain.resolver.aliases import ALIASES, REFUSED
+from drivetrain.resolver.aliases import ALIASES, REFUSED, alias_of
 from drivetrain.resolver.catalogue import Catalogue
 from drivetrain.resolver.facts import AXES, StrategyFacts
 from drivetrain.resolver.spec import StrategySpec, check_options
-
-Members = tuple[tuple[str, Mapping[str, Value]], ...]
+from drivetrain.resolver.swallowed import Members, is_auto, said_members
 
 
 def parse_strategy(source: Sourced[Any], catalogue: Catalogue) -> StrategySpec | None:
@@ -25,11 +24,11 @@ def parse_strategy(source: Sourced[Any], catalogue: Catalogue) -> StrategySpec |
             or members do not compose.
     """
     value = source.value
+    if is_auto(value):
+        return None
     if isinstance(value, StrategySpec):
-        members: Members = value.members
+        members: Members = said_members(value) or value.members
     elif isinstance(value, str):
-        if value.strip().lower() == "auto":
-            return None
         members = tuple(parse_calls(value))
     else:
         message = f"strategy={show(value)} is a {type(value).__name__}"
@@ -48,8 +47,8 @@ def _known(name: str, options: Mapping[str, Value], catalogue: Catalogue) -> tup
     if lower in REFUSED:
         why, instead = REFUSED[lower]
         raise Problem(f"strategy {name!r} is gone; use {instead!r}", why, {"strategy": instead})
-    if lower in ALIASES:
-        alias = ALIASES[lower]
+    alias = alias_of(name, catalogue.strategies)
+    if alias is not None:
         return alias.name, {**alias.options, **options}
     if lower in catalogue.strategies:
         return lower, options

@@ -115,7 +115,10 @@ class Trainer(View):
         defaults = {name: one.default for name, one in inspect.signature(Trainer).parameters.items()}
         check_names(legacy, given)
         flags = {name: given.pop(name) for name in FLAGS} | legacy
-        found = plan_for(flags, caller="Trainer")
+        others = {
+            name: given[name] for name in defaults if name in given and given[name] is not defaults[name]
+        }
+        found = plan_for(flags, caller="Trainer", others=others)
         old = dict(found.trainer_arguments)
         self._resume_from: Any = old.pop("resume_from_checkpoint", None)
         given |= translated(old, given, defaults)
