@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import pickle
 import subprocess
 import sys
 
@@ -113,3 +114,48 @@ def test_hardware_that_cannot_be_counted_is_not_there(count) -> None:
     facts = dt.AcceleratorFacts(name="broken", count=count)
     whole = dt.AcceleratorFacts(name="whole", count=lambda: 3)
     assert counted(Catalogue(accelerators={"broken": facts, "whole": whole})) == {"broken": 0, "whole": 3}
+
+
+class Unbound:
+    """Like a proxy that is bound to nothing: even its class cannot be asked for."""
+
+    @property
+    def __class__(self):
+        raise RuntimeError("unbound")
+
+
+class Nameless(type):
+    @property
+    def __name__(cls):
+        raise RuntimeError("no name")
+
+
+class Silent(metaclass=Nameless):
+    def __repr__(self) -> str:
+        raise ValueError("no text")
+
+
+@pytest.mark.parametrize(
+    "flag", ["accelerator", "devices", "strategy", "plugins", "gpus", "other", "machine"]
+)
+def test_objects_that_answer_nothing_are_refused_as_any_other(flag: str) -> None:
+    for value in (Unbound(), Silent(), Silent, [Silent()]):
+        with pytest.raises(dt.PlanError) as caught:
+            dt.plan(**{"machine": dt.Machine(), flag: value})
+        assert str(caught.value)
+
+
+class Chip:
+    facts = dt.AcceleratorFacts(name="chip", count=lambda: 3)
+
+
+def test_hardware_of_ones_own_is_counted_by_itself() -> None:
+    assert dt.plan(accelerator=Chip()).device_ids == (0, 1, 2)
+
+
+def test_an_error_crosses_a_process_with_values_that_cannot() -> None:
+    for value in (lambda: 1, (one for one in ()), pickle, memoryview(b"")):
+        with pytest.raises(dt.PlanError) as caught:
+            dt.plan(devices=value, machine=dt.Machine())
+        again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own bytes
+        assert str(again) == str(caught.value)

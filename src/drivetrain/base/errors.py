@@ -23,12 +23,13 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from drivetrain.base.origin import UNSET, Sourced
-from drivetrain.base.text import show
+from drivetrain.base.text import Code, show
 
 Fix = Mapping[str, object]
 """A change of flags that resolves; UNSET as the value means: leave this flag out."""
@@ -137,8 +138,28 @@ class PlanError(DrivetrainError, ValueError):
         self.args = ("\n\n".join(map(str, conflicts)),)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Cross a process boundary with every conflict."""
-        return PlanError, (self.conflicts,)
+        """Cross a process boundary with every conflict; a value that cannot travel goes as its text."""
+        return PlanError, (tuple(map(_travelling, self.conflicts)),)
+
+
+def _travelling(conflict: Conflict) -> Conflict:
+    flags = {
+        name: source if _pickles(source) else replace(source, value=Code(show(source.value)))
+        for name, source in conflict.flags.items()
+    }
+    fixes = tuple(
+        {name: value if _pickles(value) else Code(show(value)) for name, value in fix.items()}
+        for fix in conflict.fixes
+    )
+    return replace(conflict, flags=flags, fixes=fixes)
+
+
+def _pickles(value: object) -> bool:
+    try:
+        pickle.dumps(value)
+    except Exception:  # noqa: BLE001 - a foreign object's own code
+        return False
+    return True
 
 
 class BuildError(DrivetrainError):

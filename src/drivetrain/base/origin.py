@@ -102,4 +102,5 @@ OFF = DefaultSwitch(0)
 
 def is_said(value: object) -> bool:
     """Whether the user gave this argument: None and a parameter's default are "not said"."""
-    return value is not None and not isinstance(value, Default)
+    # The type itself is asked: a foreign object's __class__ may raise anything.
+    return value is not None and not issubclass(type(value), Default)

@@ -15,24 +15,37 @@ class Code(str):
     __slots__ = ()
 
 
+_NAME = type.__dict__["__name__"]
+
+
+def kind_name(value: object) -> str:
+    """Return the name of a value's type, whatever its metaclass says of it."""
+    return str(_NAME.__get__(type(value)))
+
+
 def show(value: object) -> str:
     """Return ``repr(value)``, shortened, and never an exception from a hostile ``__repr__``."""
     try:
         # The default repr tells an address, which is of no use and differs from run to run.
         is_bare = type(value).__repr__ is object.__repr__
-        text = f"{type(value).__name__}(...)" if is_bare else repr(value)
-        text = str(value) if isinstance(value, Code) else text
+        text = f"{kind_name(value)}(...)" if is_bare else repr(value)
+        text = str(value) if issubclass(type(value), Code) else text
         text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     except Exception as error:  # noqa: BLE001 - a repr may raise anything; an error message must not
-        text = f"<{type(value).__name__} object, repr failed with {type(error).__name__}>"
+        text = f"<{kind_name(value)} object, repr failed with {kind_name(error)}>"
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 20]}... ({len(text)} characters)"
 
 
 def literal(value: object) -> str:
     """Return the value as a user would write it in a call, strings in double quotes."""
-    if isinstance(value, str) and not isinstance(value, Code):
+    kind = type(value)
+    if issubclass(kind, str) and not issubclass(kind, Code):
         return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, list) and not any(isinstance(item, list) for item in value):
+    if (
+        issubclass(kind, list)
+        and isinstance(value, list)
+        and not any(issubclass(type(item), list) for item in value)
+    ):
         return "[" + ", ".join(map(literal, value)) + "]"
     return show(value)
 

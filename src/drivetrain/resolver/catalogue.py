@@ -82,7 +82,7 @@ def group_of(facts: Facts) -> str:
 def facts_of(thing: object) -> Facts | None:
     """Return the facts that an object carries (it, its ``facts``), or None if it carries none."""
     kinds = tuple(GROUPS.values())
-    if isinstance(thing, kinds):
+    if issubclass(type(thing), kinds):
         return cast("Facts", thing)
     try:
         carried = getattr(thing, "facts", None)
@@ -122,10 +122,15 @@ def in_force() -> Catalogue:
     return replace(catalogue, broken=broken)
 
 
-def counted(catalogue: Catalogue) -> dict[str, int]:
-    """Return how many devices accelerators count that count themselves; one that fails has none here."""
+def counted(catalogue: Catalogue, objects: Iterable[object] = ()) -> dict[str, int]:
+    """Return how many devices accelerators count that count themselves; one that fails has none here.
+
+    ``objects`` are what the user passed: accelerators among them are counted too.
+    """
     found: dict[str, int] = {}
-    for name, facts in catalogue.accelerators.items():
+    own = [facts for facts in map(facts_of, objects) if isinstance(facts, AcceleratorFacts)]
+    known = {**catalogue.accelerators, **{facts.name: facts for facts in own}}
+    for name, facts in known.items():
         if facts.count is None:
             continue
         try:

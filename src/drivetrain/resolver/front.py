@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import cast
 
 from drivetrain._version import __version__
 from drivetrain.base.caller import caller as caller_place
 from drivetrain.base.errors import Conflict, DrivetrainDeprecationWarning, DrivetrainWarning, PlanError
 from drivetrain.base.origin import AUTO, OFF, ONE, Origin, Sourced
-from drivetrain.base.text import show
+from drivetrain.base.text import kind_name, show
 from drivetrain.machine.snapshot import Machine
 from drivetrain.resolver.catalogue import counted, in_force
 from drivetrain.resolver.collect import said_arguments
@@ -54,6 +55,16 @@ def plan(
     return plan_for({**flags, **legacy}, caller="plan", machine=machine).plan
 
 
+def _objects(values: Iterable[object]) -> Iterator[object]:
+    """Yield what the user passed, and what lists and strategies among it hold."""
+    for value in values:
+        yield value
+        if issubclass(type(value), (list, tuple)):
+            yield from _objects(cast("list[object]", value))
+        elif issubclass(type(value), StrategySpec):
+            yield from cast("StrategySpec", value).parts.values()
+
+
 def plan_for(
     flags: Mapping[str, object],
     *,
@@ -73,12 +84,12 @@ def plan_for(
     arguments = said_arguments(flags, typed or f"{caller}({{}})" + (f", {place}" if place else ""))
     catalogue = in_force()
     if machine is None:
-        counts = counted(catalogue)
+        counts = counted(catalogue, _objects(flags.values()))
         machine = Machine.probe().with_devices(counts)
-    elif not isinstance(machine, Machine):
+    elif not issubclass(type(machine), Machine):
         source = Sourced[object](machine, Origin.ARGUMENT, f"{caller}(machine=...)")
         because = "machine is a Machine, made by hand or by Machine.probe()"
-        message = f"machine={show(machine)} is a {type(machine).__name__}"
+        message = f"machine={show(machine)} is a {kind_name(machine)}"
         raise PlanError((Conflict("plan.machine-value", message, {"machine": source}, because),))
     resolution = resolve(Question(arguments, machine, catalogue, __version__, caller, others or {}))
     for notice in resolution.plan.notices:

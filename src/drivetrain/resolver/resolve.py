@@ -120,9 +120,11 @@ def _proven(question: Question, draft: Draft, found: list[Conflict]) -> Iterator
     """Keep the fixes that resolve; where only several together do, show them as one."""
     proven = []
     for conflict in found:
-        candidates = (_working(question, draft, fix) for fix in conflict.fixes)
-        works = list(islice(filter(None, candidates), _MOST_HINTS))
-        proven.append(replace(conflict, fixes=tuple(_distinct(works))))
+        works: list[Fix] = []
+        for fix in conflict.fixes:
+            if len(works) < _MOST_HINTS and (tried := _working(question, draft, fix)):
+                works = _distinct([*works, tried])
+        proven.append(replace(conflict, fixes=tuple(works)))
     if len(found) > 1 and not any(conflict.fixes for conflict in proven):
         choices = product(*(conflict.fixes or ({},) for conflict in found))
         merged = (
