@@ -73,7 +73,7 @@ class FitLoop:
                 if progress.is_done:
                     progress.next_epoch()
                     self._reload()
-        if self._settings.accumulation.spans_epochs and not self.stopped_early:
+        if self._settings.accumulation.spans_epochs and not (self.stopped_early or self.signal):
             self._stepper.finish()
         context.events("on_train_end")
         context.events("on_fit_end")
