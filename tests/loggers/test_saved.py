@@ -39,7 +39,7 @@ def test_the_newest_of_our_model_checkpoint_is_found(tmp_path: Path) -> None:
     assert (found.path, found.name, found.aliases) == (
         saves.last_model_path,
         "epoch=0-step=10.ckpt",
-        ("latest",),
+        ("latest", "best"),
     )
 
 

@@ -43,6 +43,10 @@ def _raise_in(thread: int) -> None:
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(PeerLost))
 
 
+_END = b"\0"
+"""No signal has the number 0."""
+
+
 @contextmanager
 def on_second_interrupt(act: Callable[[], None]) -> Iterator[None]:
     """Call ``act``, in a thread, when Ctrl-C is pressed a second time.
@@ -66,14 +70,17 @@ def on_second_interrupt(act: Callable[[], None]) -> Iterator[None]:
     finally:
         if before == -1:
             signal.set_wakeup_fd(-1)
-        os.close(writer)
+        # A word of ours ends the listener, not the pipe's end: a process that was forked meanwhile, such as
+        # a loader's worker, holds the pipe open for as long as it lives.
+        os.write(writer, _END)
         thread.join()
+        os.close(writer)
         os.close(reader)
 
 
 def _listen(reader: int, act: Callable[[], None]) -> None:
     num_seen = 0
-    while data := os.read(reader, 64):
+    while not (data := os.read(reader, 64)).endswith(_END):
         num_seen += data.count(signal.SIGINT)
         if num_seen > 1:
             act()
