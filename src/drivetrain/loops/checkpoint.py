@@ -65,6 +65,7 @@ def _training_state(context: Context, *, is_live: bool) -> dict[str, Any]:
                 "progress": context.progress.state_dict(),
                 "logged": [one["logged"] for one in everybody],
                 "windows": [one["windows"] for one in everybody],
+                "data": [one["data"] for one in everybody],
                 # Without every rank's gradients an open window cannot go on; its batches are lost.
                 "window": [window.state_dict() for window in context.windows if everybody],
                 "metrics": context.results.metrics_state(),
@@ -86,7 +87,8 @@ def gather_ranks(context: Context) -> None:
     strategy = context.strategy
     rng = context.validation_rng or strategy.rng_state()
     mine = {
-        "rng": {**rng, "epoch": context.epoch_rng},
+        "rng": rng,
+        "data": context.data_state(),
         "logged": context.results.state_dict(),
         "windows": pending.state(context),
     }
@@ -137,6 +139,10 @@ def restore_training(context: Context, checkpoint: Mapping[str, Any], path: obje
     pending.restore(context, fit.get("window", []), fit.get("windows", []))
     strategy.precision.load_state_dict(dict(fit.get("precision", {})))
     _restore_logged(context, fit)
+    of_ranks, rank = fit.get("data", []), strategy.ranks.rank
+    if of_ranks:
+        # On another world size every rank reads the same data with the same objects: rank 0's state is all's.
+        context.load_data_state(of_ranks[rank if len(of_ranks) == strategy.ranks.world_size else 0])
     for callback in context.callbacks:
         if callback.state_key in checkpoint.get("callbacks", {}):
             callback.load_state_dict(checkpoint["callbacks"][callback.state_key])
@@ -162,5 +168,4 @@ def restore_rng(context: Context, checkpoint: Mapping[str, Any]) -> None:
     """Set this rank's random state; on another world size a new rank keeps numbers of its own."""
     states, ranks = checkpoint.get("rng", []), context.strategy.ranks
     if ranks.rank < len(states):
-        context.epoch_rng = states[ranks.rank].get("epoch")
         context.strategy.set_rng_state(states[ranks.rank])

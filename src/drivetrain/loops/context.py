@@ -62,8 +62,10 @@ class Context:
     """The user's loaders, by kind: train, val, test, predict."""
     num_batches: dict[str, list[int | None]] = field(default_factory=dict)
     """How many batches each of them has over all ranks, after the limit."""
-    epoch_rng: dict[str, Any] | None = None
-    """This rank's random state before the epoch's first batch, where a loader has to be replayed."""
+    data_state: Callable[[], dict[str, Any]] = dict
+    """Returns what the training data's own objects keep: samplers, datasets, loaders."""
+    load_data_state: Callable[[Mapping[str, Any]], None] = lambda _: None
+    """Gives it back to them."""
     of_ranks: list[dict[str, Any]] = field(default_factory=list)
     """What every rank has of its own, on rank 0, as it was last gathered."""
 

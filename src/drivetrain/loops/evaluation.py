@@ -8,7 +8,7 @@ from typing import Any, final
 
 import torch
 
-from drivetrain.base.errors import ModuleError
+from drivetrain.base.errors import DataError, ModuleError
 from drivetrain.base.where import HERE
 from drivetrain.data import Feed
 from drivetrain.events import is_unused
@@ -88,7 +88,20 @@ class EvaluationLoop:
             output = step(moved, share.number, number)
             for call in ends:
                 call(output, moved, share.number, number)
+        if not ran and feed.num_batches is None and context.strategy.ranks.is_zero:
+            raise nothing_read(kind, number)  # batch 0 is rank 0's; others may have none
         return ran
+
+
+def nothing_read(kind: str, number: int) -> DataError:
+    """Return the error of a loader that gave no batch to rank 0."""
+    return DataError(
+        "data.empty",
+        f"the {kind} loader gave no batch",
+        values={"loader": number},
+        because="a run on nothing would look like one that succeeded",
+        hint="check what the loader reads; an iterator can be read only once",
+    )
 
 
 def evaluation_step(context: Context, name: str, num_loaders: int) -> Any:

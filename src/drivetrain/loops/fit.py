@@ -43,6 +43,8 @@ class FitLoop:
         self._results, self._strategy, self._progress = context.results, context.strategy, context.progress
         self._world_size = context.strategy.ranks.world_size
         self._feed, self._validation = load()
+        context.data_state = lambda: self._feed.state_dict(is_read=self._progress.is_trained)
+        context.load_data_state = self._load_data_state
         self._pulse = Pulse(context.strategy.collectives, context.strategy.device)
         self._stepper: Stepper
         wanted = settings.validation.interval
@@ -287,18 +289,11 @@ class FitLoop:
 
     def _batches(self) -> Iterator[tuple[Any, Share]]:
         """Return this epoch's batches from where the run stands, without a trace in the random state."""
-        context, progress, strategy = self._context, self._progress, self._strategy
-        epoch = 0 if self._settings.overfit else progress.epoch
-        if not self._feed.replays:
-            return self._feed.training(epoch, progress.batches)
-        now = strategy.rng_state()
-        if progress.batches == 0 or context.epoch_rng is None:
-            context.epoch_rng = now
-            return self._feed.training(epoch, progress.batches)
-        strategy.set_rng_state(context.epoch_rng)
-        batches = self._feed.training(epoch, progress.batches)
-        strategy.set_rng_state(now)
-        return batches
+        epoch = 0 if self._settings.overfit else self._progress.epoch
+        return self._feed.training(epoch, self._progress.batches)
+
+    def _load_data_state(self, state: Mapping[str, Any]) -> None:
+        self._feed.load_state_dict(state)
 
     def _is_full(self) -> bool:
         """Whether the samples, or the part of an epoch, that bound the fit have been seen."""

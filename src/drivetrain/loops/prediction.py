@@ -10,7 +10,7 @@ from drivetrain.base.tree import map_leaves
 from drivetrain.base.where import HERE
 from drivetrain.data import Feed
 from drivetrain.loops.context import Context, evaluating
-from drivetrain.loops.evaluation import evaluation_step
+from drivetrain.loops.evaluation import evaluation_step, nothing_read
 from drivetrain.loops.transfer import mover
 
 
@@ -55,6 +55,8 @@ class PredictionLoop:
             for call in ends:
                 call(output, moved, share.number, number)
             outputs.append((share.number, map_leaves(output, _to_cpu)))
+        if not outputs and feed.num_batches is None and context.strategy.ranks.is_zero:
+            raise nothing_read("predict", number)
         return outputs
 
     def _gathered(self, mine: list[tuple[int, Any]]) -> list[Any]:
