@@ -77,6 +77,7 @@ class FitLoop:
                     self._reload()
         if self._settings.accumulation.spans_epochs and not (self.stopped_early or self.signal):
             self._stepper.finish()
+        self._strategy.share_buffers(context.module)
         context.events("on_train_end")
         context.events("on_fit_end")
         self._strategy.optimizers_to_device(context.optimizers, torch.device("cpu"))
@@ -210,6 +211,7 @@ class FitLoop:
         HERE.note(stage="validate")
         # A checkpoint that is taken within the validation runs it again, from the same random state.
         context.validation_rng = self._strategy.rng_state()
+        self._strategy.share_buffers(context.module)
         if not is_unused(context.module.on_validation_model_zero_grad):
             context.module.on_validation_model_zero_grad()
 

@@ -241,8 +241,7 @@ def checked(name: str, value: Any, *, enable_graph: bool = False) -> Any:
     if isinstance(value, torch.Tensor) and value.numel() == 1:
         if enable_graph:
             return value.reshape(())
-        # The result of a computation is detached; a leaf, which may be a buffer, is copied.
-        kept = value.detach() if value.grad_fn is not None else value.detach().clone()
+        kept = value.detach().clone()  # what is logged stays what it was, whatever is done to the tensor
         return kept.reshape(()) if kept.dim() else kept
     if isinstance(value, (int, float)):
         return float(value)
