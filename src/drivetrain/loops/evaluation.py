@@ -56,7 +56,9 @@ class EvaluationLoop:
                 phase: Phase = (kind, number)
                 results.enter(phase)
                 suffix = f"/dataloader_idx_{number}" if len(self._feeds) > 1 else ""
+                context.in_batches = True
                 parts[phase] = Part(suffix, ran=self._one(feed, number, num_batches))
+                context.in_batches = False
             results.enter(whole)
             context.events(f"on_{kind}_epoch_end")
             found = results.reduce_epoch({**parts, whole: Part()})

@@ -252,13 +252,16 @@ class FitLoop:
         for batch, share in self._batches():
             index, step = progress.steps, progress.global_step
             HERE.note(step=step, batch=share.number)
+            context.in_step = True
             moved = move(batch)
             results.at_batch(step, share.size)
             if starts and any([call(moved, index) == -1 for call in starts]):  # noqa: C419 - every one is called
+                context.in_step = False
                 break
             output = take(moved, index, share)
             progress.batches, progress.steps = share.consumed, index + 1
             progress.seen += 1
+            context.in_step = False
             is_last = max_steps == progress.global_step or share.consumed == num_batches or self._is_full()
             is_logging = is_last or (progress.global_step % log_every == 0 and progress.global_step != step)
             if not is_alone:

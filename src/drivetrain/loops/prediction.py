@@ -36,7 +36,10 @@ class PredictionLoop:
             context.events("on_predict_epoch_start")
             for number, feed in enumerate(self._feeds):
                 context.results.enter(("predict", number))
-                found.append(self._gathered(self._one(feed, number)))
+                context.in_batches = True
+                mine = self._one(feed, number)
+                context.in_batches = False
+                found.append(self._gathered(mine))
             context.events("on_predict_epoch_end")
             context.events("on_predict_end")
         return found

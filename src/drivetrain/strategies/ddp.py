@@ -98,12 +98,12 @@ class DDPRuntime(Strategy):
         )
 
     def _rewrap(self) -> None:
-        """Make the wrapper anew: torch's own averages what was trainable when it was made, and nothing else."""
+        """Make the wrapper anew: it averages what was trainable when it was made, and nothing else."""
         module = self._module
         assert module is not None  # noqa: S101 - set by `setup`
         self._step = None
         gc.collect()  # as in `teardown`: the old one's hooks go with it
-        # What was frozen within an accumulation window may still be stepped with: averaged, as it would have been.
+        # What was frozen within an accumulation window may still be stepped with.
         self._average([one for one in module.parameters() if not one.requires_grad])
         self._wrap()
         self._has_seen_gradients = False

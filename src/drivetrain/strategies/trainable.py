@@ -23,7 +23,7 @@ class Trainable:
 
     @property
     def has_changed(self) -> bool:
-        """Whether a parameter or module came, went or was exchanged, or a parameter was frozen or unfrozen."""
+        """Whether a parameter or module came, went or was exchanged, or a parameter was (un)frozen."""
         return self._now() != self._before
 
     def _now(self) -> list[tuple[int, bool]]:
