@@ -13,7 +13,7 @@ import torch
 
 from drivetrain.base.errors import CheckpointError
 from drivetrain.checkpoint_io.checkpoint_io import CheckpointIO, StrPath
-from drivetrain.checkpoint_io.plain import check_plain
+from drivetrain.checkpoint_io.plain import as_plain, unwritable
 from drivetrain.resolver.facts import CheckpointIOFacts
 from drivetrain.resolver.known.storage import local as known
 
@@ -38,20 +38,22 @@ class LocalCheckpointIO(CheckpointIO):
 
     def save(self, checkpoint: dict[str, Any], path: StrPath) -> None:
         """Write, sync, rename, sync the folder."""
-        check_plain(checkpoint, path)
+        name, plain = os.fspath(path), as_plain(checkpoint, path)
         try:
             if _is_remote(path):
-                _save_remote(checkpoint, os.fspath(path))
+                _save_remote(plain, name)
             else:
-                _save_file(checkpoint, Path(path))
+                _save_file(plain, Path(path))
         except OSError as error:
             raise CheckpointError(
                 "checkpoint.write",
-                f"cannot write {os.fspath(path)}: {error.strerror or error}",
-                values={"path": os.fspath(path)},
+                f"cannot write {name}: {error.strerror or error}",
+                values={"path": name},
                 because="the storage refused",
                 hint="give a folder that this process may write, with room for the file",
             ) from error
+        except (KeyError, NotImplementedError, RuntimeError, TypeError) as error:
+            raise unwritable(plain, name, error) from error
 
     def load(self, path: StrPath, *, weights_only: bool = True) -> dict[str, Any]:
         """Read the file; by default with torch's restricted unpickler, which runs no code."""
