@@ -67,7 +67,10 @@ class OwnFiles:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up paths and traces."""
-        self.traces, self.doomed = dict(state["traces"]), dict(state["doomed"])
+        self.traces, self.doomed = (
+            {str(path): None if known is None else str(known) for path, known in state[name].items()}
+            for name in ("traces", "doomed")
+        )
 
     def look_again(self) -> list[str]:
         """Return, after a resume, the paths at which this run's files still lie; forget the others."""
