@@ -4,7 +4,10 @@
 
     checkpoint_io.py   CheckpointIO: the interface
     local.py           LocalCheckpointIO: one .ckpt file, written whole or not at all
+    opening.py         a file to read, wherever it is
+    scan.py            what a file asks for and declares, before anything of it is made
     plain.py           what a checkpoint may hold
+    entry.py           a part of a checkpoint, which knows its name
     trace.py           what tells a file from another one of its name
 """
 

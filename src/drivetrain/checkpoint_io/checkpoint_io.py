@@ -34,6 +34,8 @@ class CheckpointIO(ABC):
 
         Raises:
             CheckpointError [checkpoint.missing]: there is no such file.
+            CheckpointError [checkpoint.not-a-file]: it is a folder, a pipe, a device.
+            CheckpointError [checkpoint.read]: the storage refused, or the connection was cut.
             CheckpointError [checkpoint.unsafe]: the file wants to run code.
             CheckpointError [checkpoint.torn]: the file is not a whole checkpoint.
         """
