@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import faulthandler
+import gc
 import multiprocessing
 import os
 import pickle
@@ -73,6 +74,9 @@ def serve(order: Order, receive: Callable[[], bytes], body: Callable[[Place], ob
 
     ``body`` is there already in a fork; otherwise it is received.
     """
+    if order.forked:
+        # Garbage of the parent may own threads, which do not exist here and would be waited for.
+        gc.freeze()
     tie_to_parent(order.parent)
     folder = Path(order.folder)
     crash = crash_file(folder, order.rank).open("w")
