@@ -210,6 +210,15 @@ def evaluating(context: Context, kind: str) -> Iterator[None]:
             to_train()
 
 
+def named_arguments(step: Callable[..., Any]) -> int:
+    """Return how many arguments a step takes by position and name, leaving ``*arguments`` out."""
+    try:
+        parameters = inspect.signature(step).parameters.values()
+    except (TypeError, ValueError):
+        return 0
+    return sum(one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in parameters)
+
+
 def arguments_taken(step: Callable[..., Any], most: int) -> int:
     """Return how many of the ``most`` arguments (batch, batch_idx, dataloader_idx) a step takes."""
     try:

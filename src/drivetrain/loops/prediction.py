@@ -75,4 +75,7 @@ class PredictionLoop:
 
 
 def _to_cpu(leaf: Any) -> Any:
-    return leaf.detach().cpu() if isinstance(leaf, torch.Tensor) else leaf
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    # A copy also on the CPU: a step may return a buffer that it fills anew, or a view of something large.
+    return leaf.detach().clone() if leaf.device.type == "cpu" else leaf.detach().cpu()
