@@ -31,7 +31,9 @@ from drivetrain.callbacks.early_stopping import EarlyStopping as EarlyStopping
 from drivetrain.callbacks.early_stopping import EarlyStoppingReason as EarlyStoppingReason
 from drivetrain.callbacks.lambda_callback import LambdaCallback as LambdaCallback
 from drivetrain.callbacks.line_progress import LineProgress as LineProgress
+from drivetrain.callbacks.model_summary import ModelSummary as ModelSummary
 from drivetrain.callbacks.on_exception import OnExceptionCheckpoint as OnExceptionCheckpoint
+from drivetrain.callbacks.rich_model_summary import RichModelSummary as RichModelSummary
 from drivetrain.callbacks.rich_progress import RichProgress as RichProgress
 from drivetrain.callbacks.spike_detection import SpikeDetection as SpikeDetection
 from drivetrain.callbacks.timer import Timer as Timer
@@ -60,7 +62,9 @@ from drivetrain.loggers.wandb import WandbLogger as WandbLogger
 from drivetrain.loops.fit_result import FitResult as FitResult
 from drivetrain.machine.snapshot import Machine as Machine
 from drivetrain.modules.datamodule import DataModule as DataModule
+from drivetrain.modules.flops import measure_flops as measure_flops
 from drivetrain.modules.module import Module as Module
+from drivetrain.modules.summary import summarize as summarize
 from drivetrain.precision.mixed import MixedPrecision as MixedPrecision
 from drivetrain.precision.precision import Precision as Precision
 from drivetrain.precision.true import TruePrecision as TruePrecision

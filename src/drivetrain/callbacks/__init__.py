@@ -10,11 +10,13 @@
     early_stopping.py   EarlyStopping: ends a fit when a value stops improving
     lambda_callback.py  LambdaCallback: functions as hooks
     line_progress.py    LineProgress: one line every few seconds
+    model_summary.py    ModelSummary: the table of layers, before a fit
     monitor.py          a logged value that a callback decides by, and whether it is of now
     on_exception.py     OnExceptionCheckpoint: saves a run that stops with an exception
     own_files.py        which files are a run's own, and the removal of those only
     ranking.py          which checkpoints are the best
     refusal.py          the error for a callback's argument
+    rich_model_summary.py  RichModelSummary: the same in colour
     rich_progress.py    RichProgress: a bar on a terminal
     say.py              one line to a person, on rank 0
     shelf.py            what one run has saved and keeps
@@ -28,7 +30,9 @@ from drivetrain.callbacks.checkpoint import ModelCheckpoint
 from drivetrain.callbacks.early_stopping import EarlyStopping, EarlyStoppingReason
 from drivetrain.callbacks.lambda_callback import LambdaCallback
 from drivetrain.callbacks.line_progress import LineProgress
+from drivetrain.callbacks.model_summary import ModelSummary
 from drivetrain.callbacks.on_exception import OnExceptionCheckpoint
+from drivetrain.callbacks.rich_model_summary import RichModelSummary
 from drivetrain.callbacks.rich_progress import RichProgress
 from drivetrain.callbacks.spike_detection import SpikeDetection
 from drivetrain.callbacks.timer import Timer
@@ -41,7 +45,9 @@ __all__ = [
     "LambdaCallback",
     "LineProgress",
     "ModelCheckpoint",
+    "ModelSummary",
     "OnExceptionCheckpoint",
+    "RichModelSummary",
     "RichProgress",
     "SpikeDetection",
     "Timer",

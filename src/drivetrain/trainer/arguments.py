@@ -8,7 +8,7 @@ from typing import Any
 
 from drivetrain.base.errors import TrainerError
 from drivetrain.base.text import listed, nearest
-from drivetrain.callbacks import Callback, LineProgress, ModelCheckpoint, RichProgress, Timer
+from drivetrain.callbacks import Callback, LineProgress, ModelCheckpoint, ModelSummary, RichProgress, Timer
 from drivetrain.callbacks.checkpoint import best_path, newest_path
 from drivetrain.events import is_unused
 from drivetrain.loggers.csv import CSVLogger
@@ -19,7 +19,6 @@ from drivetrain.modules.run import Logs
 from drivetrain.resolver.legacy import LEGACY
 
 LATER = (
-    "enable_model_summary",
     "model_registry",
     "profiler",
     "suggest_integrations",
@@ -84,10 +83,10 @@ def translated(
 
 
 def read_callbacks(given: Mapping[str, Any]) -> list[Callback]:
-    """Return the callbacks as a list, with progress and checkpoints where they are wanted.
+    """Return the callbacks as a list, with summary, progress and checkpoints where they are wanted.
 
     Raises:
-        TrainerError [trainer.bad-argument]: not callbacks; or a ModelCheckpoint that is switched off.
+        TrainerError [trainer.bad-argument]: not callbacks; or one of these that is switched off.
     """
     found = given["callbacks"]
     callbacks = [] if found is None else [found] if isinstance(found, Callback) else found
@@ -102,6 +101,13 @@ def read_callbacks(given: Mapping[str, Any]) -> list[Callback]:
         )
     if wanted and not has_checkpoint:
         callbacks.append(ModelCheckpoint())
+    has_summary = any(isinstance(one, ModelSummary) for one in callbacks)
+    wanted = given["enable_model_summary"]
+    if wanted not in (True, False, None) or (wanted is False and has_summary):
+        because = "True or False, and not False with a ModelSummary in callbacks"
+        raise _bad("enable_model_summary", wanted, because, "one of the two")
+    if wanted is not False and not has_summary:
+        callbacks.append(ModelSummary())
     if given["max_time"] is not None:
         callbacks.append(Timer(given["max_time"]))
     if given["enable_progress_bar"] and not any(
@@ -133,6 +139,7 @@ _AROUND = {
     "callbacks": None,
     "logger": None,
     "enable_checkpointing": None,
+    "enable_model_summary": None,
     "fast_dev_run": False,
     "detect_anomaly": False,
     "overfit_batches": 0,
@@ -153,6 +160,7 @@ def bare(given: Mapping[str, Any]) -> dict[str, Any]:
         "logger": False,
         "enable_checkpointing": False,
         "enable_progress_bar": False,
+        "enable_model_summary": False,
         "num_sanity_val_steps": 0,
     }
 

@@ -55,7 +55,8 @@ class Trainer(View):
     Without ``max_epochs`` and ``max_steps`` a fit runs 1000 epochs. ``seed`` and the epoch fix the order of
     the data; the module's own random numbers come from torch's generators as the user left them.
     ``enable_checkpointing`` adds a ModelCheckpoint to those in ``callbacks``, ``logger=True`` a CSVLogger;
-    nothing is written otherwise. ``barebones`` switches off everything around the steps, to measure them.
+    nothing is written otherwise. ``enable_model_summary=False`` leaves out the table of layers that a fit
+    begins with. ``barebones`` switches off everything around the steps, to measure them.
 
     Raises:
         PlanError: the flags describe no run.
@@ -101,6 +102,7 @@ class Trainer(View):
         log_every_n_steps: int | str = 50,
         enable_progress_bar: bool = True,
         enable_checkpointing: bool | None = None,
+        enable_model_summary: bool | None = None,
         enable_autolog_hparams: bool = True,
         barebones: bool = False,
         default_root_dir: str | os.PathLike[str] | None = None,
