@@ -18,6 +18,7 @@ from drivetrain.base.errors import LoggerError as LoggerError
 from drivetrain.base.errors import ModuleError as ModuleError
 from drivetrain.base.errors import Notice as Notice
 from drivetrain.base.errors import PlanError as PlanError
+from drivetrain.base.errors import ProfilerError as ProfilerError
 from drivetrain.base.errors import RankFailure as RankFailure
 from drivetrain.base.errors import SpikeError as SpikeError
 from drivetrain.base.errors import TrainerError as TrainerError
@@ -68,6 +69,11 @@ from drivetrain.modules.summary import summarize as summarize
 from drivetrain.precision.mixed import MixedPrecision as MixedPrecision
 from drivetrain.precision.precision import Precision as Precision
 from drivetrain.precision.true import TruePrecision as TruePrecision
+from drivetrain.profilers.advanced import AdvancedProfiler as AdvancedProfiler
+from drivetrain.profilers.pass_through import PassThroughProfiler as PassThroughProfiler
+from drivetrain.profilers.profiler import Profiler as Profiler
+from drivetrain.profilers.pytorch import PyTorchProfiler as PyTorchProfiler
+from drivetrain.profilers.simple import SimpleProfiler as SimpleProfiler
 from drivetrain.resolver.facts import AcceleratorFacts as AcceleratorFacts
 from drivetrain.resolver.facts import CheckpointIOFacts as CheckpointIOFacts
 from drivetrain.resolver.facts import EnvironmentFacts as EnvironmentFacts

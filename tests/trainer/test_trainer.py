@@ -69,6 +69,9 @@ def test_what_cannot_run_yet_says_so_before_anything_starts() -> None:
             "trainer.bad-argument",
             "not False with a ModelSummary in callbacks",
         ),
+        ({"profiler": "sample"}, "trainer.bad-argument", "pass profiler='simple'"),
+        ({"profiler": dt.SimpleProfiler}, "trainer.bad-argument", "a Profiler object"),
+        ({"barebones": True, "profiler": "simple"}, "trainer.bad-argument", "barebones=True"),
         ({"barebones": True, "enable_model_summary": True}, "trainer.bad-argument", "barebones=True"),
     ],
 )

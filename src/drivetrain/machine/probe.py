@@ -50,6 +50,11 @@ def is_terminal() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
 
 
+def num_devices(kind: str) -> int:
+    """Return how many devices of a kind torch can use here; imports torch."""
+    return _torch_devices()[0].get(kind, 0)
+
+
 def _torch_devices() -> tuple[dict[str, int], dict[str, tuple[int, ...]], set[str]]:
     import torch
 

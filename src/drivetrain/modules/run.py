@@ -21,6 +21,8 @@ class Run(Protocol):
     """Batches that an optimizer step takes; set in on_train_epoch_start it holds for the epoch."""
     callbacks: list[Any]
     """The callbacks, those that the Trainer added included."""
+    profiler: Any
+    """What measures the run: ``with trainer.profiler.profile("load"):`` adds an action of your own."""
     loggers: list[Logs]
     """Where logged values are written."""
 

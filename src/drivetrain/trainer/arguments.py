@@ -16,11 +16,17 @@ from drivetrain.loggers.logger import DummyLogger
 from drivetrain.machine import probe
 from drivetrain.modules import DataModule, Module
 from drivetrain.modules.run import Logs
+from drivetrain.profilers import (
+    AdvancedProfiler,
+    PassThroughProfiler,
+    Profiler,
+    PyTorchProfiler,
+    SimpleProfiler,
+)
 from drivetrain.resolver.legacy import LEGACY
 
 LATER = (
     "model_registry",
-    "profiler",
     "suggest_integrations",
 )
 """Arguments that users of such Trainers know and that this release does not have."""
@@ -135,11 +141,38 @@ def read_loggers(given: Mapping[str, Any]) -> list[Logs]:
     return [DummyLogger() for _ in found] if given["fast_dev_run"] else found
 
 
+_PROFILERS: dict[str, type[Profiler]] = {
+    "simple": SimpleProfiler,
+    "advanced": AdvancedProfiler,
+    "pytorch": PyTorchProfiler,
+}
+
+
+def read_profiler(given: Mapping[str, Any]) -> Profiler:
+    """Return the profiler: one that measures nothing where none is wanted.
+
+    Raises:
+        TrainerError [trainer.bad-argument]: neither a name of one, nor one.
+    """
+    wanted = given["profiler"]
+    if wanted is None:
+        return PassThroughProfiler()
+    if isinstance(wanted, Profiler):
+        return wanted
+    kind = _PROFILERS.get(wanted.lower()) if isinstance(wanted, str) else None
+    if kind is None:
+        close = nearest(wanted, _PROFILERS) if isinstance(wanted, str) else None
+        because = f"None, a Profiler object, or one of {listed(map(repr, _PROFILERS))}"
+        raise _bad("profiler", wanted, because, f"profiler={close or 'simple'!r}")
+    return kind()
+
+
 _AROUND = {
     "callbacks": None,
     "logger": None,
     "enable_checkpointing": None,
     "enable_model_summary": None,
+    "profiler": None,
     "fast_dev_run": False,
     "detect_anomaly": False,
     "overfit_batches": 0,

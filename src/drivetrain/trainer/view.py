@@ -17,6 +17,7 @@ from drivetrain.loops.optimization import Scheduled
 from drivetrain.loops.settings import Settings
 from drivetrain.modules import DataModule, Module
 from drivetrain.modules.run import Logs
+from drivetrain.profilers import PassThroughProfiler, Profiler
 from drivetrain.resolver.plan import Plan
 from drivetrain.resolver.ranks import Ranks
 from drivetrain.resolver.resolve import Resolution
@@ -51,6 +52,8 @@ class View:
         """Batches that an optimizer step takes; set in on_train_epoch_start it holds for the epoch."""
         self.loggers = loggers
         """Where logged values are written."""
+        self.profiler: Profiler = PassThroughProfiler()
+        """What measures the run; your own actions go in ``with trainer.profiler.profile("load"):``."""
         self._ckpt_path: str | None = None
         self._context: Context | None = None
         self._fitted: Context | None = None
