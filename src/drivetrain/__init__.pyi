@@ -34,10 +34,13 @@ from drivetrain.callbacks.lambda_callback import LambdaCallback as LambdaCallbac
 from drivetrain.callbacks.line_progress import LineProgress as LineProgress
 from drivetrain.callbacks.model_summary import ModelSummary as ModelSummary
 from drivetrain.callbacks.on_exception import OnExceptionCheckpoint as OnExceptionCheckpoint
+from drivetrain.callbacks.progress_bar import ProgressBar as ProgressBar
 from drivetrain.callbacks.rich_model_summary import RichModelSummary as RichModelSummary
-from drivetrain.callbacks.rich_progress import RichProgress as RichProgress
+from drivetrain.callbacks.rich_progress_bar import RichProgressBar as RichProgressBar
+from drivetrain.callbacks.rich_progress_bar import RichProgressBarTheme as RichProgressBarTheme
 from drivetrain.callbacks.spike_detection import SpikeDetection as SpikeDetection
 from drivetrain.callbacks.timer import Timer as Timer
+from drivetrain.callbacks.tqdm_progress_bar import TQDMProgressBar as TQDMProgressBar
 from drivetrain.checkpoint_io.checkpoint_io import CheckpointIO as CheckpointIO
 from drivetrain.checkpoint_io.local import LocalCheckpointIO as LocalCheckpointIO
 from drivetrain.collectives.collectives import Collectives as Collectives

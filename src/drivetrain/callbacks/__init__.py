@@ -7,6 +7,7 @@
     checkpoint_name.py  file names from a template
     claims.py           who takes a free name, of several runs that save into one folder
     clock.py            a time that is over at the same step on every rank
+    drawn_bar.py        when a bar that is redrawn opens, moves and closes
     early_stopping.py   EarlyStopping: ends a fit when a value stops improving
     lambda_callback.py  LambdaCallback: functions as hooks
     line_progress.py    LineProgress: one line every few seconds
@@ -17,10 +18,12 @@
     ranking.py          which checkpoints are the best
     refusal.py          the error for a callback's argument
     rich_model_summary.py  RichModelSummary: the same in colour
-    rich_progress.py    RichProgress: a bar on a terminal
+    progress_bar.py     ProgressBar: what every progress bar knows of a run
+    rich_progress_bar.py  RichProgressBar: bars as rich draws them
     say.py              one line to a person, on rank 0
     shelf.py            what one run has saved and keeps
     spike_detection.py  SpikeDetection: ends a fit when the loss jumps
+    tqdm_progress_bar.py  TQDMProgressBar: bars as tqdm draws them
     timer.py            Timer: a time budget
     triggers.py         when something that is done every so often is due
 """
@@ -32,10 +35,12 @@ from drivetrain.callbacks.lambda_callback import LambdaCallback
 from drivetrain.callbacks.line_progress import LineProgress
 from drivetrain.callbacks.model_summary import ModelSummary
 from drivetrain.callbacks.on_exception import OnExceptionCheckpoint
+from drivetrain.callbacks.progress_bar import ProgressBar
 from drivetrain.callbacks.rich_model_summary import RichModelSummary
-from drivetrain.callbacks.rich_progress import RichProgress
+from drivetrain.callbacks.rich_progress_bar import RichProgressBar, RichProgressBarTheme
 from drivetrain.callbacks.spike_detection import SpikeDetection
 from drivetrain.callbacks.timer import Timer
+from drivetrain.callbacks.tqdm_progress_bar import TQDMProgressBar
 
 __all__ = [
     "Callback",
@@ -47,8 +52,11 @@ __all__ = [
     "ModelCheckpoint",
     "ModelSummary",
     "OnExceptionCheckpoint",
+    "ProgressBar",
     "RichModelSummary",
-    "RichProgress",
+    "RichProgressBar",
+    "RichProgressBarTheme",
     "SpikeDetection",
+    "TQDMProgressBar",
     "Timer",
 ]

@@ -8,7 +8,15 @@ from typing import Any
 
 from drivetrain.base.errors import TrainerError
 from drivetrain.base.text import listed, nearest
-from drivetrain.callbacks import Callback, LineProgress, ModelCheckpoint, ModelSummary, RichProgress, Timer
+from drivetrain.callbacks import (
+    Callback,
+    LineProgress,
+    ModelCheckpoint,
+    ModelSummary,
+    ProgressBar,
+    RichProgressBar,
+    Timer,
+)
 from drivetrain.callbacks.checkpoint import best_path, newest_path
 from drivetrain.events import is_unused
 from drivetrain.loggers.csv import CSVLogger
@@ -116,10 +124,8 @@ def read_callbacks(given: Mapping[str, Any]) -> list[Callback]:
         callbacks.append(ModelSummary())
     if given["max_time"] is not None:
         callbacks.append(Timer(given["max_time"]))
-    if given["enable_progress_bar"] and not any(
-        isinstance(one, (LineProgress, RichProgress)) for one in callbacks
-    ):
-        callbacks.append(RichProgress() if probe.is_terminal() else LineProgress())
+    if given["enable_progress_bar"] and not any(isinstance(one, ProgressBar) for one in callbacks):
+        callbacks.append(RichProgressBar(leave=True) if probe.is_terminal() else LineProgress())
     return callbacks
 
 

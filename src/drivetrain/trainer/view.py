@@ -10,7 +10,7 @@ import torch
 
 from drivetrain.base.errors import TrainerError
 from drivetrain.build import ranks_here
-from drivetrain.callbacks import Callback, Checkpoint, EarlyStopping
+from drivetrain.callbacks import Callback, Checkpoint, EarlyStopping, ProgressBar
 from drivetrain.collectives.collectives import Collectives
 from drivetrain.loops.context import Context
 from drivetrain.loops.optimization import Scheduled
@@ -294,13 +294,23 @@ class View:
         return next(iter(self.early_stopping_callbacks), None)
 
     @property
+    def progress_bar_callback(self) -> ProgressBar | None:
+        """The first progress bar, or None."""
+        return next((one for one in self.callbacks if isinstance(one, ProgressBar)), None)
+
+    @property
     def ckpt_path(self) -> str | None:
         """The checkpoint that the last run was given."""
         return self._ckpt_path
 
     def print(self, *values: Any, **options: Any) -> None:
-        """Print on rank 0 only, with the options of Python's own."""
-        if self.is_global_zero:
+        """Print on rank 0 only, with the options of Python's own; above the progress bar."""
+        if not self.is_global_zero:
+            return
+        bar = self.progress_bar_callback
+        if bar is not None and self._is_live:
+            bar.print(*values, **options)
+        else:
             print(*values, **options)  # noqa: T201 - what it is for
 
     @property
@@ -317,6 +327,11 @@ class View:
     def check_val_every_n_epoch(self) -> int | None:
         """In which epochs a fit validates; None counts batches over epochs' ends."""
         return self._settings.validation.every_n_epochs
+
+    @property
+    def log_every_n_steps(self) -> int:
+        """Optimizer steps between those whose values are logged."""
+        return self._settings.log_every_n_steps
 
     @property
     def default_root_dir(self) -> str:
