@@ -28,6 +28,7 @@ from drivetrain.base.quantity import Quantity as Quantity
 from drivetrain.callbacks.callback import Callback as Callback
 from drivetrain.callbacks.callback import Checkpoint as Checkpoint
 from drivetrain.callbacks.checkpoint import ModelCheckpoint as ModelCheckpoint
+from drivetrain.callbacks.device_stats_monitor import DeviceStatsMonitor as DeviceStatsMonitor
 from drivetrain.callbacks.early_stopping import EarlyStopping as EarlyStopping
 from drivetrain.callbacks.early_stopping import EarlyStoppingReason as EarlyStoppingReason
 from drivetrain.callbacks.lambda_callback import LambdaCallback as LambdaCallback
@@ -39,6 +40,8 @@ from drivetrain.callbacks.rich_model_summary import RichModelSummary as RichMode
 from drivetrain.callbacks.rich_progress_bar import RichProgressBar as RichProgressBar
 from drivetrain.callbacks.rich_progress_bar import RichProgressBarTheme as RichProgressBarTheme
 from drivetrain.callbacks.spike_detection import SpikeDetection as SpikeDetection
+from drivetrain.callbacks.throughput import Throughput as Throughput
+from drivetrain.callbacks.throughput_monitor import ThroughputMonitor as ThroughputMonitor
 from drivetrain.callbacks.timer import Timer as Timer
 from drivetrain.callbacks.tqdm_progress_bar import TQDMProgressBar as TQDMProgressBar
 from drivetrain.checkpoint_io.checkpoint_io import CheckpointIO as CheckpointIO
