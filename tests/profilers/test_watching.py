@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import inspect
 
 import pytest
@@ -17,6 +18,9 @@ def test_a_call_is_the_same_call() -> None:
     notes = Notes()
     seen = Watching(notes).call(add, "add")
     assert (seen(1), seen(1, other=3)) == (3, 4)
+    bound = Watching(notes).call(functools.partial(add, 1), "add")
+    assert (bound.__module__, bound.__qualname__) == (add.__module__, add.__qualname__)
+    assert list(inspect.signature(bound).parameters) == ["other"]
     assert inspect.signature(seen) == inspect.signature(add)
     with pytest.raises(TypeError):
         seen()

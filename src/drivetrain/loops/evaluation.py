@@ -12,7 +12,7 @@ from drivetrain.base.errors import DataError, ModuleError
 from drivetrain.base.where import HERE
 from drivetrain.data import Feed
 from drivetrain.events import is_unused
-from drivetrain.loops.context import Context, arguments_taken, evaluating
+from drivetrain.loops.context import Context, arguments_taken, evaluating, named_arguments
 from drivetrain.loops.results import Part, Phase
 from drivetrain.loops.transfer import mover
 
@@ -56,7 +56,9 @@ class EvaluationLoop:
                 phase: Phase = (kind, number)
                 results.enter(phase)
                 suffix = f"/dataloader_idx_{number}" if len(self._feeds) > 1 else ""
+                context.in_batches = True
                 parts[phase] = Part(suffix, ran=self._one(feed, number, num_batches))
+                context.in_batches = False
             results.enter(whole)
             context.events(f"on_{kind}_epoch_end")
             found = results.reduce_epoch({**parts, whole: Part()})
@@ -121,6 +123,8 @@ def evaluation_step(context: Context, name: str, num_loaders: int) -> Any:
             hint=f"write def {name}(self, batch, batch_idx)",
         )
     count = arguments_taken(method, 3)
+    if num_loaders == 1 and count > named_arguments(method):
+        count = 2  # a decorator's *arguments take anything, and what is inside expects (batch, batch_idx)
     if num_loaders > 1 and count < 3:  # noqa: PLR2004 - batch, batch_idx, dataloader_idx
         raise ModuleError(
             "module.step-arguments",

@@ -36,7 +36,10 @@ class PredictionLoop:
             context.events("on_predict_epoch_start")
             for number, feed in enumerate(self._feeds):
                 context.results.enter(("predict", number))
-                found.append(self._gathered(self._one(feed, number)))
+                context.in_batches = True
+                mine = self._one(feed, number)
+                context.in_batches = False
+                found.append(self._gathered(mine))
             context.events("on_predict_epoch_end")
             context.events("on_predict_end")
         return found
@@ -72,4 +75,7 @@ class PredictionLoop:
 
 
 def _to_cpu(leaf: Any) -> Any:
-    return leaf.detach().cpu() if isinstance(leaf, torch.Tensor) else leaf
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    # A copy also on the CPU: a step may return a buffer that it fills anew, or a view of something large.
+    return leaf.detach().clone() if leaf.device.type == "cpu" else leaf.detach().cpu()

@@ -48,7 +48,11 @@ class Watching(Watch):
             finally:
                 stop(name)
 
-        return cast("Function", functools.update_wrapper(watched, function, updated=()))
+        # Where it is from, and what it takes, is asked of what is called in the end.
+        inner = function.func if isinstance(function, functools.partial) else function
+        functools.update_wrapper(watched, inner, updated=())
+        vars(watched)["__wrapped__"] = function
+        return cast("Function", watched)
 
     def each(self, items: Iterator[Item], name: str) -> Iterator[Item]:
         """Return the same items; each wait for the next is an action."""

@@ -360,7 +360,7 @@ def _on_rank(
         with contextlib.suppress(Exception):  # what the run raised is what is to be read
             profiler.describe()
         if trainer._context is not None:
-            trainer._context.of_ranks = []  # what was gathered last belongs to an earlier moment
+            checkpoints.keep_cut(trainer._context)
         raise
     else:
         HERE.clear()
