@@ -15,6 +15,7 @@
         +-- SpikeError           the loss jumped; holds the batch
         +-- EngineError          an Engine method was called with what it cannot do
         +-- LoggerError          a logger cannot write what, or where, it was told to
+        +-- ProfilerError        a profiler was called with what it cannot do
         +-- TrainerError         a Trainer method was called with what it cannot do
     UserWarning
     +-- DrivetrainWarning        has an action, a code and a switch (warnings.filterwarnings)
@@ -201,6 +202,10 @@ class EngineError(DrivetrainError):
 
 class LoggerError(DrivetrainError):
     """A logger cannot write what, or where, it was told to."""
+
+
+class ProfilerError(DrivetrainError):
+    """A profiler was made, or called, with something that it cannot do."""
 
 
 class TrainerError(DrivetrainError):

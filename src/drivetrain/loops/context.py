@@ -14,7 +14,7 @@ import torch
 
 from drivetrain.base.errors import ModuleError
 from drivetrain.base.where import HERE
-from drivetrain.events import Dispatcher, check_hooks, is_unused
+from drivetrain.events import Dispatcher, Watch, check_hooks, is_unused
 from drivetrain.loops.optimization import Scheduled, Stepped
 from drivetrain.loops.progress import Progress
 from drivetrain.loops.results import Results
@@ -40,6 +40,8 @@ class Context:
     """Whether evaluation runs under torch.inference_mode; under torch.no_grad otherwise."""
     events: Dispatcher
     results: Results
+    watch: Watch = field(default_factory=Watch)
+    """What a profiler sees of the run; asked where a call is looked up, so that nothing costs without one."""
     phase: str = ""
     """What is going on now: train, validation, sanity, test or predict."""
     start_logging: Callable[[int | None], None] = lambda _: None
@@ -83,6 +85,12 @@ class Context:
         if found:
             for logger in self.run.loggers:
                 logger.log_metrics({**found, "epoch": float(self.progress.epoch)}, self.progress.global_step)
+
+    def seen(self, thing: Module | DataModule, name: str) -> Callable[..., Any]:
+        """Return a method of the module or data module, as it is watched."""
+        kind = "Module" if isinstance(thing, Module) else "DataModule"
+        method: Callable[..., Any] = getattr(thing, name)
+        return self.watch.call(method, f"[{kind}]{type(thing).__name__}.{name}")
 
     @property
     def optimizers(self) -> list[torch.optim.Optimizer]:
@@ -128,10 +136,10 @@ def running(context: Context) -> Iterator[None]:
     try:
         _prepare(context)
         if datamodule is not None and not is_unused(datamodule.setup):
-            datamodule.setup(context.stage)
+            context.seen(datamodule, "setup")(context.stage)
         context.events("setup", context.stage)
         if not is_unused(module.configure_model):
-            module.configure_model()
+            context.seen(module, "configure_model")()
         yield
         for call in _teardowns(context):
             call(context.stage)
@@ -151,7 +159,8 @@ def running(context: Context) -> Iterator[None]:
 def _teardowns(context: Context) -> list[Callable[..., Any]]:
     """Return who is told that the verb ends; also after a failure, as files and processes may be open."""
     datamodule = context.datamodule
-    own = [] if datamodule is None or is_unused(datamodule.teardown) else [datamodule.teardown]
+    is_silent = datamodule is None or is_unused(datamodule.teardown)
+    own = [] if datamodule is None or is_silent else [context.seen(datamodule, "teardown")]
     return [*context.events.calls("teardown"), *own]
 
 
@@ -186,7 +195,7 @@ def _prepare(context: Context) -> None:
         return
     if context.strategy.ranks.is_zero:
         for thing in found:
-            thing.prepare_data()
+            context.seen(thing, "prepare_data")()
     context.strategy.collectives.barrier()
 
 

@@ -80,7 +80,8 @@ class EvaluationLoop:
         starts = context.events.calls(f"on_{kind}_batch_start")
         ends = context.events.calls(f"on_{kind}_batch_end")
         ran, move = False, mover(context, number)
-        for batch, share in itertools.islice(feed.evaluation(), num_batches):
+        batches = context.watch.each(feed.evaluation(), f"[EvaluationLoop].{kind}_dataloader_next")
+        for batch, share in itertools.islice(batches, num_batches):
             ran = True
             HERE.note(loader=number, batch=share.number)
             moved = move(batch)
@@ -137,4 +138,4 @@ def evaluation_step(context: Context, name: str, num_loaders: int) -> Any:
     def step(*arguments: Any) -> Any:
         return run(method, *arguments[:count])
 
-    return step
+    return context.watch.call(step, f"[Strategy]{type(context.strategy).__name__}.{name}")

@@ -39,11 +39,12 @@ class FitLoop:
     """
 
     def __init__(self, context: Context, settings: Settings, load: Callable[[], Loaded]) -> None:
-        self._context, self._settings, self._load = context, settings, load
+        self._context, self._settings = context, settings
+        self._load = context.watch.call(load, "load_dataloaders")
         self._bounds = settings.bounds
         self._results, self._strategy, self._progress = context.results, context.strategy, context.progress
         self._world_size = context.strategy.ranks.world_size
-        self._feed, self._validation = load()
+        self._feed, self._validation = self._load()
         context.data_state = lambda: self._feed.state_dict(is_read=self._progress.is_trained)
         context.load_data_state = self._load_data_state
         self._pulse = Pulse(context.strategy.collectives, context.strategy.device)
@@ -71,9 +72,10 @@ class FitLoop:
         self._strategy.spread_rng()
         if checkpoint is not None:
             checkpoints.restore_rng(context, checkpoint)
+        run_epoch = context.watch.call(self._epoch, "run_training_epoch")
         with self._signals.noted():
             while not self._is_over():
-                self._epoch()
+                run_epoch()
                 if progress.is_done:
                     progress.next_epoch()
                     self._reload()
@@ -95,8 +97,10 @@ class FitLoop:
         self._strategy.setup(module, module.training_step, one_backward=one_backward)
         if checkpoint is not None:
             checkpoints.restore_weights(context, checkpoint, path)
-        found = read_optimizers(module, self._settings.clipping)
+        configure = f"[Module]{type(module).__name__}.configure_optimizers"
+        found = context.watch.call(read_optimizers, configure)(module, self._settings.clipping)
         context.stepped, context.schedulers = found.stepped, found.schedulers
+        context.handles += context.watch.steps(context.optimizers)
         if is_automatic:
             self._stepper = AutomaticStepper(context, self._planned)
         else:
@@ -118,7 +122,8 @@ class FitLoop:
         self._context.events("on_sanity_check_start")
         HERE.note(stage="sanity check")
         self._context.phase = "sanity"
-        validation.run(None if num_batches < 0 else num_batches)
+        run = self._context.watch.call(validation.run, "run_sanity_check")
+        run(None if num_batches < 0 else num_batches)
         self._context.phase = "train"
         HERE.note(stage="fit")
         self._context.events("on_sanity_check_end")
@@ -221,7 +226,7 @@ class FitLoop:
         def is_done() -> None:
             context.validation_rng, progress.validated_at = None, progress.seen
 
-        validation.run(when_done=is_done)
+        context.watch.call(validation.run, "run_validation")(when_done=is_done)
         HERE.note(stage="fit")
         self._results.enter(TRAIN_STEP, in_step=True)
 
@@ -249,7 +254,7 @@ class FitLoop:
         may_be_left = may_skip(starts)
         every, is_total = self._every_batches(), self._settings.validation.every_n_epochs is None
         context.run.accumulate_grad_batches = progress.accumulate
-        take = self._stepper.take(progress.accumulate)
+        take = context.watch.call(self._stepper.take(progress.accumulate), "run_training_batch")
         share = None
         if every and self._is_due_within(every, is_total=is_total, is_logging=False):
             self._validate()  # the checkpoint that this run goes on from was taken right before it
@@ -301,7 +306,8 @@ class FitLoop:
     def _batches(self) -> Iterator[tuple[Any, Share]]:
         """Return this epoch's batches from where the run stands, without a trace in the random state."""
         epoch = 0 if self._settings.overfit else self._progress.epoch
-        return self._feed.training(epoch, self._progress.batches)
+        batches = self._feed.training(epoch, self._progress.batches)
+        return self._context.watch.each(batches, "[FitLoop].train_dataloader_next")
 
     def _load_data_state(self, state: Mapping[str, Any]) -> None:
         self._feed.load_state_dict(state)
@@ -333,7 +339,8 @@ class FitLoop:
         self.signal = self._signals.number if is_alone else self._pulse.signal
         path = self._settings.signal_path
         if self.signal and path is not None:
-            checkpoints.save(self._context, path, weights_only=False, is_live=True)
+            save = self._context.watch.call(checkpoints.save, "save_checkpoint")
+            save(self._context, path, weights_only=False, is_live=True)
 
     def _check(self, wrong: list[tuple[str, ...]] | None) -> None:
         if wrong is not None:

@@ -49,7 +49,7 @@ class PredictionLoop:
         starts = context.events.calls("on_predict_batch_start")
         ends = context.events.calls("on_predict_batch_end")
         outputs, move = [], mover(context, number)
-        for batch, share in feed.evaluation():
+        for batch, share in context.watch.each(feed.evaluation(), "[PredictionLoop].predict_dataloader_next"):
             HERE.note(loader=number, batch=share.number)
             moved = move(batch)
             for call in starts:
