@@ -6,7 +6,7 @@ import atexit
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar
 
 import torch
 
@@ -30,7 +30,6 @@ from drivetrain.strategies.strategy import Strategy
 T = TypeVar("T")
 
 
-@final
 class Engine:
     """Everything of a run but the loop: ``dt.Engine(devices=4, strategy="ddp").launch(main)``.
 

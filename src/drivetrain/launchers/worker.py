@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import faulthandler
+import importlib
 import multiprocessing
 import os
 import pickle
@@ -43,6 +44,10 @@ class Order:
     forked: bool = False
 
 
+PRELUDES: list[str] = []
+"""What each started process calls before it takes its work: ``module:function``, in order."""
+
+
 @dataclass(frozen=True)
 class Header:
     """What a started process learns once the parent is ready."""
@@ -51,13 +56,15 @@ class Header:
     argv: tuple[str, ...]
     main_file: str | None
     main_name: str | None
+    preludes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, place: Place) -> Header:
         """Describe the caller's script, so that the other ranks look alike to user code."""
         main = sys.modules["__main__"]
         spec = getattr(main, "__spec__", None)
-        return cls(place, tuple(sys.argv), getattr(main, "__file__", None), getattr(spec, "name", None))
+        file, name = getattr(main, "__file__", None), getattr(spec, "name", None)
+        return cls(place, tuple(sys.argv), file, name, tuple(PRELUDES))
 
 
 def header_bytes(place: Place) -> bytes:
@@ -85,6 +92,7 @@ def serve(order: Order, receive: Callable[[], bytes], body: Callable[[Place], ob
         header: Header = pickle.loads(inbox.get())  # noqa: S301 - from our parent, over a pipe of our own
         if body is None:
             _look_like(header)
+            _call(header.preludes)
             body = unpack(inbox.get())
         HERE.clear()
         with visit(header.place):
@@ -156,6 +164,13 @@ def _look_like(header: Header) -> None:
         main.__file__ = header.main_file
     if getattr(main, "__spec__", None) is None and header.main_name is not None:
         main.__spec__ = ModuleSpec(header.main_name, None)
+
+
+def _call(preludes: Sequence[str]) -> None:
+    """Prepare this process for user code whose imports the caller has arranged."""
+    for prelude in preludes:
+        module, _, function = prelude.partition(":")
+        getattr(importlib.import_module(module), function)()
 
 
 def _share_cores(order: Order) -> None:
