@@ -103,7 +103,8 @@ def test_what_is_logged_as_step_is_the_step(tmp_path):
     assert rows(trainer, "score") == [0, 1, 2]
     quiet = made(tmp_path, log_every_n_steps=0)
     quiet.fit(Net(), loader(3), loader(2))
-    assert set(quiet.logged_metrics) == {"both_epoch", "val"}
+    assert rows(quiet, "loss") == []
+    assert rows(quiet, "val") == [2]
 
 
 class TwoByHand(Net):
@@ -292,6 +293,14 @@ def test_every_argument_of_lightnings_trainer_is_known():
         "plugins", "sync_batchnorm", "reload_dataloaders_every_n_epochs", "default_root_dir",
         "enable_autolog_hparams", "model_registry", "suggest_integrations",
     }  # fmt: skip
+
+
+def test_modules_of_both_kinds_run_in_either_trainer(tmp_path):
+    from tests.loops.models import Regression, quiet
+
+    mine = made(tmp_path)
+    mine.fit(Regression(), loader(3), loader(2))
+    assert mine.global_step == quiet(max_epochs=1).fit(Net(), loader(3), loader(2)).steps == 3
 
 
 def test_a_bare_run_has_nothing_around_it(tmp_path, monkeypatch):

@@ -14,6 +14,8 @@
     scheduling.py     GradientAccumulationScheduler
     keeping.py        loggers under that library's folder names
     engine.py         Fabric
+    gathering.py      all_gather through which gradients flow
+    strategy_view.py  a run's strategy with the methods that users call
     boring.py         small models and data sets for tests
     kinds.py          enumerations and types
     rank_zero.py      rank_zero_only and its like

@@ -8,14 +8,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch.distributed.nn import functional
 
 from drivetrain.base.errors import EngineError
 from drivetrain.base.tree import map_leaves
+from drivetrain.compat.gathering import gathered
 from drivetrain.compat.tools import last_seed, seed_everything
 from drivetrain.engine import Engine, EngineLoader, EngineModule
 
 _NORM = 2.0
+_BACKWARD = ("gradient", "retain_graph", "create_graph", "inputs")
+"""The arguments of `torch.Tensor.backward`, in order."""
 
 
 class Fabric(Engine):
@@ -104,7 +106,7 @@ class Fabric(Engine):
         self, tensor: torch.Tensor, *args: Any, model: Any = None, **kwargs: Any
     ) -> None:
         """Compute gradients, of the mean of all ranks' losses; arguments go to ``tensor.backward``."""
-        super().backward(tensor, *args, **kwargs)
+        super().backward(tensor, **dict(zip(_BACKWARD, args, strict=False)), **kwargs)
 
     def clip_gradients(  # type: ignore[override]  # returns the norm
         self,
@@ -166,8 +168,8 @@ class Fabric(Engine):
             return map_leaves(data, self._with_gradients)
         if not sync_grads:
             return super().all_gather(data)
-        gather: Any = functional.all_gather
-        return map_leaves(data, lambda leaf: torch.stack(gather(self._with_gradients(leaf))))
+        collectives = self.strategy.collectives
+        return map_leaves(data, lambda leaf: gathered(self._with_gradients(leaf), collectives))
 
     def _with_gradients(self, leaf: Any) -> Any:
         return torch.as_tensor(leaf, device=self.device)

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.distributed.nn import functional
 from typing_extensions import Self
 
 from drivetrain.base.tree import map_leaves
+from drivetrain.compat.gathering import gathered
 from drivetrain.compat.known_errors import PossibleUserWarning
 from drivetrain.events import is_unused, unused
 from drivetrain.modules import DataModule, Module
@@ -99,9 +99,9 @@ class LightningModule(Module):
             return data
         if not sync_grads:
             return super().all_gather(data, group)
-        gather: Any = functional.all_gather
+        collectives = self.trainer.collectives
         return map_leaves(
-            data, lambda leaf: torch.stack(gather(leaf)) if isinstance(leaf, torch.Tensor) else leaf
+            data, lambda leaf: gathered(leaf, collectives) if isinstance(leaf, torch.Tensor) else leaf
         )
 
     def predict_step(self, *args: Any, **kwargs: Any) -> Any:

@@ -119,7 +119,6 @@ class Trainer(Base):
         given.setdefault("seed", last_seed())
         self.fast_dev_run = fast_dev_run
         self.barebones = barebones
-        self._logged: dict[str, torch.Tensor] = {}
         self._state = TrainerState()
         with _old_names_are_fine():
             super().__init__(**given, **more)
@@ -240,7 +239,6 @@ class Trainer(Base):
     @contextmanager
     def _running(self, verb: TrainerFn) -> Iterator[None]:
         self._state = TrainerState(TrainerStatus.RUNNING, verb)
-        self._logged = {} if verb == TrainerFn.FITTING else self._logged
         try:
             with _old_names_are_fine():
                 yield
@@ -280,8 +278,7 @@ class Trainer(Base):
         taken = progress.seen if by_batch else progress.global_step
         if is_step and (self._log_every == 0 or (taken % self._log_every and not self.should_stop)):
             return
-        self._logged |= {name: torch.tensor(value) for name, value in values.items()}
-        written = {"epoch": progress.epoch, **values}
+        written = {"epoch": self.current_epoch, **values}
         step = int(written.pop("step", max(taken - 1, 0) if fits else self._steps_before))
         for logger in self.loggers:
             logger.log_metrics(written, step)
@@ -301,8 +298,8 @@ class Trainer(Base):
 
     @property
     def logged_metrics(self) -> Mapping[str, torch.Tensor]:
-        """The newest value of everything that was given to loggers, on rank 0."""
-        return self._logged
+        """The newest value of everything that loggers get, whether they got it already or not."""
+        return {} if self._context is None else self._context.results.logged()
 
     @property
     def state(self) -> TrainerState:
