@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -47,7 +48,9 @@ def test_the_state_of_the_last_step_is_saved_and_goes_on_exactly(
     resumed, whole = dt.OnExceptionCheckpoint(tmp_path / "none"), dt.OnExceptionCheckpoint(tmp_path / "none")
     for name, callback_here, path in (("a", resumed, Path(callback.ckpt_path)), ("b", whole, None)):
         torch.manual_seed(1)
-        fit(Regression(), callback_here, path).save_checkpoint(tmp_path / f"{name}.ckpt")
+        says = pytest.warns(dt.DrivetrainWarning, match=r"checkpoint.inexact") if path else nullcontext()
+        with says:  # the step that failed may have drawn random numbers
+            fit(Regression(), callback_here, path).save_checkpoint(tmp_path / f"{name}.ckpt")
     one, other = (torch.load(tmp_path / f"{name}.ckpt", weights_only=True) for name in "ab")
     for found in (one, other):
         del found["rng"]  # both began from a seed of their own, and nothing was drawn

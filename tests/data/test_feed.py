@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader, Dataset, IterableDataset, WeightedRandomSampler
 
 from drivetrain import DataError
-from drivetrain.data.feed import Feed, Share, make_feed
+from drivetrain.data.feed import Feed, Share
+from drivetrain.data.make import make_feed
 
 
 class Numbers(Dataset):
@@ -201,26 +202,6 @@ def _touch(worker: int) -> None:
     original = Numbers.__getitem__
     assert dataset.count == 5
     Numbers.__getitem__ = lambda self, index: original(self, index) + 100
-
-
-@pytest.mark.parametrize(
-    ("source", "world_size", "code"),
-    [
-        (DataLoader(Stream()), 2, "data.iterable-ranks"),
-        (
-            DataLoader(Numbers(4), sampler=torch.utils.data.DistributedSampler(Numbers(4), 2, 0)),
-            2,
-            "data.distributed-sampler",
-        ),
-        (DataLoader(Numbers(4), in_order=False), 1, "data.out-of-order"),
-        (5, 1, "data.not-iterable"),
-        ({"a": 1}, 1, "data.not-iterable"),
-    ],
-)
-def test_what_cannot_be_shared_out_is_refused(source: Any, world_size: int, code: str) -> None:
-    with pytest.raises(DataError) as caught:
-        feed(source, 0, world_size)
-    assert caught.value.code == code
 
 
 def test_an_iterator_trains_no_epoch_but_is_evaluated_once() -> None:

@@ -68,11 +68,18 @@ def test_ranks_stand_in_order_and_the_caller_keeps_its_objects():
         counter.count += 1
         collectives = connect(place, "gloo", CPU)
         seen = collectives.all_gather_object((place.ranks, os.getpid(), counter, torch.get_num_threads()))
+        dtypes.append([str(one) for one in collectives.all_gather_object(torch.get_default_dtype())])
         disconnect(collectives)
         return seen
 
+    dtypes: list[list[str]] = []
+    torch.set_default_dtype(torch.float64)
     for count in (1, 2):
-        seen = launch(body, devices=3)
+        try:
+            seen = launch(body, devices=3)
+        finally:
+            torch.set_default_dtype(torch.float32)
+        assert dtypes[-1] == ["torch.float64" if count == 1 else "torch.float32"] * 3
         assert [ranks for ranks, *_ in seen] == [Ranks(rank, rank, 0, 3, 3, 1) for rank in range(3)]
         assert [pid == caller for _, pid, *_ in seen] == [True, False, False]
         assert [number.count for _, _, number, _ in seen] == [count, count, count]

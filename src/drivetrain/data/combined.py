@@ -106,7 +106,7 @@ class CombinedFeed(Feed):
         self, loader: CombinedLoader, parts: list[Part], limit: tuple[str, float], world_size: int
     ) -> None:
         self._loader, self._parts = loader, parts
-        self.replays = any(part.replays for part in parts)
+        self.is_counted = parts[0].is_counted
         lengths = [part.length for part in parts]
         if None in lengths and loader.mode != "min_size":
             raise DataError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, final
 
 from drivetrain.base.errors import DrivetrainWarning, Notice
@@ -20,7 +20,7 @@ class OwnFeed(Feed):
 
     def __init__(self, feed: Feed, place: Slice, name: str, agree: Callable[[bool], bool]) -> None:
         self._feed, self._place, self._name, self._agree = feed, place, name, agree
-        self.replays = feed.replays
+        self.is_counted = feed.is_counted
         # Where every rank has the same length it is known; agreement decides otherwise.
         self.length = self.num_batches = None
 
@@ -55,6 +55,14 @@ class OwnFeed(Feed):
         rank, world_size = self._place
         for batch, share in self._feed.evaluation():
             yield batch, share._replace(number=share.number * world_size + rank)
+
+    def state_dict(self, *, is_read: bool) -> dict[str, Any]:
+        """Return the loader's."""
+        return self._feed.state_dict(is_read=is_read)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Give it to the loader."""
+        self._feed.load_state_dict(state)
 
     def close(self) -> None:
         """End the loader's workers."""

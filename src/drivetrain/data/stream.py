@@ -9,6 +9,7 @@ from typing import Any, final
 import torch
 from torch.utils.data import DataLoader
 
+from drivetrain.base.errors import DataError
 from drivetrain.data.seeds import mix, seeded
 
 
@@ -25,8 +26,8 @@ class IndexStream:
         self.is_batched = loader.batch_sampler is not None
         self._sampler: Any = loader.batch_sampler if self.is_batched else loader.sampler
         inner = (self._sampler, getattr(self._sampler, "sampler", None))
-        self._samplers: list[Any] = [sampler for sampler in inner if sampler is not None]
-        found = [getattr(sampler, "generator", None) for sampler in self._samplers]
+        self.samplers: list[Any] = [sampler for sampler in inner if sampler is not None]
+        found = [getattr(sampler, "generator", None) for sampler in self.samplers]
         self._generators = list({id(one): one for one in found if isinstance(one, torch.Generator)}.values())
         self._seed = seed
 
@@ -36,15 +37,18 @@ class IndexStream:
 
     def epoch(self, epoch: int, start: int, stop: int | None) -> Iterator[Any]:
         """Yield the indices of the batches ``start`` to ``stop``; a single index where batching is off."""
-        for sampler in self._samplers:
+        for sampler in self.samplers:
             if callable(getattr(sampler, "set_epoch", None)):
                 sampler.set_epoch(epoch)
         try:
-            len(self._sampler)
+            length = len(self._sampler)
         except (TypeError, NotImplementedError):
             return itertools.islice(self._lazily(epoch), start, stop)
         with seeded(mix(self._seed, epoch), self._generators):
-            batches = list(itertools.islice(self._sampler, stop))
+            stream = iter(self._sampler)
+            batches = [_listed(batch) for batch in itertools.islice(stream, stop)]
+            if stop == length and next(stream, None) is not None:
+                raise beyond(type(self._sampler).__name__, length)
         return iter(batches[start:] if start else batches)
 
     def _lazily(self, epoch: int) -> Iterator[Any]:
@@ -55,4 +59,20 @@ class IndexStream:
                 batch = next(batches, None)
             if batch is None:
                 return
-            yield batch
+            yield _listed(batch)
+
+
+def _listed(batch: Any) -> Any:
+    """Return a batch of indices as it is; one that can be read once, as a list."""
+    return list(batch) if isinstance(batch, Iterator) else batch
+
+
+def beyond(name: str, length: int) -> DataError:
+    """Return the error of a thing that gives more batches than its length says."""
+    return DataError(
+        "data.length",
+        f"{name} says that it has {length} batches, and gives more",
+        values={"name": name, "length": length},
+        because="an epoch is as long as the loader says; what comes after would be left out in silence",
+        hint="correct its __len__, or leave __len__ out",
+    )

@@ -15,7 +15,7 @@ from drivetrain.base.origin import AUTO, OFF, ONE
 from drivetrain.base.tree import map_leaves
 from drivetrain.build import build_launcher, build_strategy, check, ranks_here
 from drivetrain.collectives.place import Place
-from drivetrain.data import Slice, make_feed
+from drivetrain.data import Slice, counted, make_feed
 from drivetrain.data.seeds import seed_everything
 from drivetrain.engine.loader import EngineLoader
 from drivetrain.engine.module import EngineModule
@@ -246,9 +246,14 @@ class Engine:
         ranks = strategy.ranks
         place = Slice(ranks.rank, ranks.world_size) if use_distributed_sampler else Slice()
         move = strategy.batch_to_device if move_to_device else _same
+
+        def gather(mine: int) -> list[int]:
+            told = torch.tensor([mine], device=strategy.device)
+            return [int(size) for size in strategy.collectives.all_gather(told)]
+
         made = [
             EngineLoader(
-                make_feed(one, "the loader", "limit", 1.0, self._seed, *place),
+                counted(make_feed(one, "the loader", "limit", 1.0, self._seed, *place), place, gather),
                 move,
                 place.world_size,
                 evaluation=evaluation,

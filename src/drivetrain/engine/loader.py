@@ -53,11 +53,13 @@ class EngineLoader:
 
     def state_dict(self) -> dict[str, Any]:
         """Return where it stands: right after the batch that was given last."""
-        return {"epoch": self._epoch, "consumed": self._consumed}
+        data = self._feed.state_dict(is_read=not self._consumed)
+        return {"epoch": self._epoch, "consumed": self._consumed, "data": data}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Stand where `state_dict` was taken: the next iteration goes on there, on any number of ranks."""
         self._epoch, self._consumed = int(state["epoch"]), int(state["consumed"])
+        self._feed.load_state_dict(state.get("data", {}))
 
     def close(self) -> None:
         """Let the workers go."""

@@ -71,7 +71,7 @@ HOOKS: dict[str, Hook] = {
             ("exception",),
             on_module=False,
         ),
-        Hook("teardown", "on every rank, at the end of each verb", ("stage",)),
+        Hook("teardown", "on every rank, at the end of each verb, also after a failure", ("stage",)),
     )
 }
 """By name."""

@@ -12,4 +12,5 @@
     payload.py          work as bytes          unpicklable.py      what in it does not pickle
     report.py           how a rank ended       threads.py          cores shared among ranks
     nodes.py            several machines       interrupts.py       Ctrl-C inside a collective
+    torch_settings.py   the caller's torch settings, for every rank
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import faulthandler
+import gc
 import importlib
 import multiprocessing
 import os
@@ -16,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from drivetrain.base.errors import LaunchError
 from drivetrain.base.where import HERE
@@ -24,6 +25,7 @@ from drivetrain.collectives.connect import visit
 from drivetrain.launchers.lifeline import Inbox, tie_to_parent
 from drivetrain.launchers.payload import unpack
 from drivetrain.launchers.report import Report, crash_file, started_file, write
+from drivetrain.launchers.torch_settings import apply_settings, read_settings
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -56,6 +58,7 @@ class Header:
     argv: tuple[str, ...]
     main_file: str | None
     main_name: str | None
+    torch_settings: dict[str, Any]
     preludes: tuple[str, ...] = ()
 
     @classmethod
@@ -64,7 +67,7 @@ class Header:
         main = sys.modules["__main__"]
         spec = getattr(main, "__spec__", None)
         file, name = getattr(main, "__file__", None), getattr(spec, "name", None)
-        return cls(place, tuple(sys.argv), file, name, tuple(PRELUDES))
+        return cls(place, tuple(sys.argv), file, name, read_settings(), tuple(PRELUDES))
 
 
 def header_bytes(place: Place) -> bytes:
@@ -77,6 +80,9 @@ def serve(order: Order, receive: Callable[[], bytes], body: Callable[[Place], ob
 
     ``body`` is there already in a fork; otherwise it is received.
     """
+    if order.forked:
+        # Garbage of the parent may own threads, which do not exist here and would be waited for.
+        gc.freeze()
     tie_to_parent(order.parent)
     folder = Path(order.folder)
     crash = crash_file(folder, order.rank).open("w")
@@ -92,6 +98,7 @@ def serve(order: Order, receive: Callable[[], bytes], body: Callable[[Place], ob
         header: Header = pickle.loads(inbox.get())  # noqa: S301 - from our parent, over a pipe of our own
         if body is None:
             _look_like(header)
+            apply_settings(header.torch_settings)
             _call(header.preludes)
             body = unpack(inbox.get())
         HERE.clear()

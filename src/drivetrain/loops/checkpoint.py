@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from drivetrain._version import __version__
-from drivetrain.base.errors import CheckpointError
+from drivetrain.base.errors import CheckpointError, DrivetrainWarning, Notice, TrainerError
 from drivetrain.loops import pending
 from drivetrain.loops.context import Context
 from drivetrain.loops.slots import merged
@@ -24,6 +25,8 @@ def save(context: Context, path: str | os.PathLike[str], *, weights_only: bool, 
         word whether the file is there; every rank must call.
     """
     strategy = context.strategy
+    if is_live and context.in_batches and strategy.ranks.world_size > 1:
+        raise _within_batches(context, path)
     if not is_live and not strategy.ranks.is_zero:
         return  # after the run rank 0 has what was gathered, and writes alone
     checkpoint: dict[str, Any] = {
@@ -47,6 +50,17 @@ def save(context: Context, path: str | os.PathLike[str], *, weights_only: bool, 
         strategy.checkpoint_io.save(checkpoint, path)
 
 
+def _within_batches(context: Context, path: object) -> TrainerError:
+    ranks = context.strategy.ranks
+    return TrainerError(
+        "trainer.save-within",
+        f"save_checkpoint within a batch of the {context.phase} loop, on {ranks.world_size} ranks",
+        values={"path": str(path), "rank": ranks.rank},
+        because="ranks may have different numbers of batches there, and all of them are needed at once",
+        hint=f"save in on_{context.phase}_epoch_end or on_{context.phase}_end",
+    )
+
+
 def _plain_of(datamodule: DataModule | None) -> dict[str, Any]:
     return {} if datamodule is None else split_plain(datamodule.hparams, ())[0]
 
@@ -65,6 +79,8 @@ def _training_state(context: Context, *, is_live: bool) -> dict[str, Any]:
                 "progress": context.progress.state_dict(),
                 "logged": [one["logged"] for one in everybody],
                 "windows": [one["windows"] for one in everybody],
+                "data": [one["data"] for one in everybody],
+                "is_exact": bool(everybody) and not context.in_step,
                 # Without every rank's gradients an open window cannot go on; its batches are lost.
                 "window": [window.state_dict() for window in context.windows if everybody],
                 "metrics": context.results.metrics_state(),
@@ -86,7 +102,8 @@ def gather_ranks(context: Context) -> None:
     strategy = context.strategy
     rng = context.validation_rng or strategy.rng_state()
     mine = {
-        "rng": {**rng, "epoch": context.epoch_rng},
+        "rng": rng,
+        "data": context.data_state(),
         "logged": context.results.state_dict(),
         "windows": pending.state(context),
     }
@@ -94,6 +111,13 @@ def gather_ranks(context: Context) -> None:
         context.of_ranks = [mine]
     else:
         context.of_ranks = strategy.collectives.gather_object(mine) or []
+
+
+def keep_cut(context: Context) -> None:
+    """Keep, after a failure, what there is of the run: everything on one rank; on several rank 0 is alone."""
+    context.of_ranks, context.in_batches = [], False
+    if context.strategy.ranks.world_size == 1 and context.stepped:
+        gather_ranks(context)
 
 
 def restore_weights(context: Context, checkpoint: Mapping[str, Any], path: object) -> None:
@@ -131,17 +155,33 @@ def restore_training(context: Context, checkpoint: Mapping[str, Any], path: obje
             )
     for optimizer, state in zip(context.optimizers, checkpoint["optimizer_states"], strict=True):
         strategy.load_optimizer_state(optimizer, state)
-    for one, state in zip(context.schedulers, checkpoint["lr_schedulers"], strict=True):
-        one.scheduler.load_state_dict(state)
+    _restore_schedulers(context, checkpoint)
     context.progress.load_state_dict(fit["progress"])
     pending.restore(context, fit.get("window", []), fit.get("windows", []))
     strategy.precision.load_state_dict(dict(fit.get("precision", {})))
     _restore_logged(context, fit)
+    _restore_data(context, fit.get("data", []))
     for callback in context.callbacks:
         if callback.state_key in checkpoint.get("callbacks", {}):
             callback.load_state_dict(checkpoint["callbacks"][callback.state_key])
     if context.datamodule is not None and checkpoint.get("datamodule"):
         context.datamodule.load_state_dict(checkpoint["datamodule"])
+
+
+def _restore_schedulers(context: Context, checkpoint: Mapping[str, Any]) -> None:
+    for one, state in zip(context.schedulers, checkpoint["lr_schedulers"], strict=True):
+        one.scheduler.load_state_dict(state)
+    if int(checkpoint.get("global_step", 0)):
+        for optimizer in context.optimizers:
+            # Else torch warns that a scheduler steps before its optimizer, which stepped in the run before.
+            optimizer._opt_called = True  # type: ignore[attr-defined]  # noqa: SLF001 - no public way
+
+
+def _restore_data(context: Context, of_ranks: list[dict[str, Any]]) -> None:
+    ranks = context.strategy.ranks
+    if of_ranks:
+        # On another world size every rank reads the same data with the same objects: rank 0's state is all's.
+        context.load_data_state(of_ranks[ranks.rank if len(of_ranks) == ranks.world_size else 0])
 
 
 def _restore_logged(context: Context, fit: Mapping[str, Any]) -> None:
@@ -161,6 +201,12 @@ def _merged(logged: list[dict[str, Any]]) -> dict[str, Any]:
 def restore_rng(context: Context, checkpoint: Mapping[str, Any]) -> None:
     """Set this rank's random state; on another world size a new rank keeps numbers of its own."""
     states, ranks = checkpoint.get("rng", []), context.strategy.ranks
+    if ranks.is_zero and not checkpoint["loops"]["fit"].get("is_exact", True):
+        what = "random state" if states else "random state, nor what the epoch had logged"
+        text = (
+            f"the run was cut off within a step before this checkpoint was saved: it has no exact {what}. "
+            "Weights, optimizer and data go on; random draws may be others than without the interruption"
+        )
+        warnings.warn(str(Notice("checkpoint.inexact", text)), DrivetrainWarning, stacklevel=2)
     if ranks.rank < len(states):
-        context.epoch_rng = states[ranks.rank].get("epoch")
         context.strategy.set_rng_state(states[ranks.rank])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -66,10 +68,16 @@ class Context:
     """The user's loaders, by kind: train, val, test, predict."""
     num_batches: dict[str, list[int | None]] = field(default_factory=dict)
     """How many batches each of them has over all ranks, after the limit."""
-    epoch_rng: dict[str, Any] | None = None
-    """This rank's random state before the epoch's first batch, where a loader has to be replayed."""
+    data_state: Callable[[], dict[str, Any]] = dict
+    """Returns what the training data's own objects keep: samplers, datasets, loaders."""
+    load_data_state: Callable[[Mapping[str, Any]], None] = lambda _: None
+    """Gives it back to them."""
     of_ranks: list[dict[str, Any]] = field(default_factory=list)
     """What every rank has of its own, on rank 0, as it was last gathered."""
+    in_step: bool = False
+    """Whether a training step is being taken, so that the random state is that of no moment between steps."""
+    in_batches: bool = False
+    """Whether batches of an evaluation are being read, of which ranks may have different numbers."""
 
     def write(self, values: Callable[[], Mapping[str, torch.Tensor]], *, is_step: bool = False) -> None:
         """Give logged values to the loggers, on rank 0; where there are none, nothing is read or computed."""
@@ -131,19 +139,47 @@ def running(context: Context) -> Iterator[None]:
         if not is_unused(module.configure_model):
             module.configure_model()
         yield
-        context.events("teardown", context.stage)
-        if datamodule is not None and not is_unused(datamodule.teardown):
-            datamodule.teardown(context.stage)
+        for call in _teardowns(context):
+            call(context.stage)
     except BaseException as error:
-        if datamodule is not None and not is_unused(datamodule.on_exception):
-            datamodule.on_exception(error)
-        context.events("on_exception", error)
+        for call in _on_exceptions(context):
+            _call_aside(call, error, error)
+        for call in _teardowns(context):
+            _call_aside(call, context.stage, error)
         raise
     finally:
         module._recorder = module._stepper = None  # noqa: SLF001 - as above
         for handle in context.handles:
             handle.remove()
         context.strategy.teardown(module)
+
+
+def _teardowns(context: Context) -> list[Callable[..., Any]]:
+    """Return who is told that the verb ends; also after a failure, as files and processes may be open."""
+    datamodule = context.datamodule
+    own = [] if datamodule is None or is_unused(datamodule.teardown) else [datamodule.teardown]
+    return [*context.events.calls("teardown"), *own]
+
+
+def _on_exceptions(context: Context) -> list[Callable[..., Any]]:
+    datamodule = context.datamodule
+    own = [] if datamodule is None or is_unused(datamodule.on_exception) else [datamodule.on_exception]
+    return [*own, *context.events.calls("on_exception")]
+
+
+def _call_aside(call: Callable[..., Any], argument: object, error: BaseException) -> None:
+    """Call a hook after a failure; what fails in it is shown, and does not take the failure's place."""
+    try:
+        call(argument)
+    except Exception:  # noqa: BLE001 - whatever it is, the first failure is what the caller must see
+        name = getattr(call, "__qualname__", None) or getattr(
+            getattr(call, "func", call), "__qualname__", call
+        )
+        print(  # noqa: T201 - a warning could itself be made an error
+            f"drivetrain: {name} failed after {type(error).__name__}:\n{traceback.format_exc()}",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _prepare(context: Context) -> None:
@@ -178,6 +214,15 @@ def evaluating(context: Context, kind: str) -> Iterator[None]:
             part.training = mode
         if not is_unused(to_train):
             to_train()
+
+
+def named_arguments(step: Callable[..., Any]) -> int:
+    """Return how many arguments a step takes by position and name, leaving ``*arguments`` out."""
+    try:
+        parameters = inspect.signature(step).parameters.values()
+    except (TypeError, ValueError):
+        return 0
+    return sum(one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in parameters)
 
 
 def arguments_taken(step: Callable[..., Any], most: int) -> int:

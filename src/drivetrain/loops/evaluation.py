@@ -8,11 +8,11 @@ from typing import Any, final
 
 import torch
 
-from drivetrain.base.errors import ModuleError
+from drivetrain.base.errors import DataError, ModuleError
 from drivetrain.base.where import HERE
 from drivetrain.data import Feed
 from drivetrain.events import is_unused
-from drivetrain.loops.context import Context, arguments_taken, evaluating
+from drivetrain.loops.context import Context, arguments_taken, evaluating, named_arguments
 from drivetrain.loops.results import Part, Phase
 from drivetrain.loops.transfer import mover
 
@@ -56,7 +56,9 @@ class EvaluationLoop:
                 phase: Phase = (kind, number)
                 results.enter(phase)
                 suffix = f"/dataloader_idx_{number}" if len(self._feeds) > 1 else ""
+                context.in_batches = True
                 parts[phase] = Part(suffix, ran=self._one(feed, number, num_batches))
+                context.in_batches = False
             results.enter(whole)
             context.events(f"on_{kind}_epoch_end")
             found = results.reduce_epoch({**parts, whole: Part()})
@@ -88,7 +90,20 @@ class EvaluationLoop:
             output = step(moved, share.number, number)
             for call in ends:
                 call(output, moved, share.number, number)
+        if not ran and feed.num_batches is None and context.strategy.ranks.is_zero:
+            raise nothing_read(kind, number)  # batch 0 is rank 0's; others may have none
         return ran
+
+
+def nothing_read(kind: str, number: int) -> DataError:
+    """Return the error of a loader that gave no batch to rank 0."""
+    return DataError(
+        "data.empty",
+        f"the {kind} loader gave no batch",
+        values={"loader": number},
+        because="a run on nothing would look like one that succeeded",
+        hint="check what the loader reads; an iterator can be read only once",
+    )
 
 
 def evaluation_step(context: Context, name: str, num_loaders: int) -> Any:
@@ -107,6 +122,8 @@ def evaluation_step(context: Context, name: str, num_loaders: int) -> Any:
             hint=f"write def {name}(self, batch, batch_idx)",
         )
     count = arguments_taken(method, 3)
+    if num_loaders == 1 and count > named_arguments(method):
+        count = 2  # a decorator's *arguments take anything, and what is inside expects (batch, batch_idx)
     if num_loaders > 1 and count < 3:  # noqa: PLR2004 - batch, batch_idx, dataloader_idx
         raise ModuleError(
             "module.step-arguments",

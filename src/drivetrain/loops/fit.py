@@ -22,6 +22,7 @@ from drivetrain.loops.pulse import Pulse
 from drivetrain.loops.results import TRAIN_EPOCH, TRAIN_STEP, Part
 from drivetrain.loops.settings import Settings
 from drivetrain.loops.signals import Signals
+from drivetrain.loops.skipping import Skipping, may_skip
 from drivetrain.loops.stepping import AutomaticStepper, ManualStepper, Stepper, which_optimizer
 from drivetrain.loops.transfer import mover
 
@@ -43,7 +44,10 @@ class FitLoop:
         self._results, self._strategy, self._progress = context.results, context.strategy, context.progress
         self._world_size = context.strategy.ranks.world_size
         self._feed, self._validation = load()
+        context.data_state = lambda: self._feed.state_dict(is_read=self._progress.is_trained)
+        context.load_data_state = self._load_data_state
         self._pulse = Pulse(context.strategy.collectives, context.strategy.device)
+        self._skipping = Skipping(context.strategy.collectives, context.strategy.device)
         self._stepper: Stepper
         wanted = settings.validation.interval
         self._interval: Interval | None = None
@@ -75,6 +79,7 @@ class FitLoop:
                     self._reload()
         if self._settings.accumulation.spans_epochs and not (self.stopped_early or self.signal):
             self._stepper.finish()
+        self._strategy.share_buffers(context.module)
         context.events("on_train_end")
         context.events("on_fit_end")
         self._strategy.optimizers_to_device(context.optimizers, torch.device("cpu"))
@@ -161,6 +166,7 @@ class FitLoop:
         if not progress.is_trained:
             results.enter(TRAIN_STEP, in_step=True)
             progress.is_trained = self._steps()
+            self._skipping.settle()
             self._check(self._pulse.finish())
         if self.signal:
             return
@@ -208,6 +214,7 @@ class FitLoop:
         HERE.note(stage="validate")
         # A checkpoint that is taken within the validation runs it again, from the same random state.
         context.validation_rng = self._strategy.rng_state()
+        self._strategy.share_buffers(context.module)
         if not is_unused(context.module.on_validation_model_zero_grad):
             context.module.on_validation_model_zero_grad()
 
@@ -225,7 +232,7 @@ class FitLoop:
         left = math.ceil((self._feed.num_batches - self._progress.batches) / self._world_size)
         return max(1, min(factor, left))
 
-    def _steps(self) -> bool:  # noqa: C901 - the hot path: a branch costs less than a call
+    def _steps(self) -> bool:  # noqa: C901, PLR0912 - the hot path: a branch costs less than a call
         """Take the steps of an epoch that are left; return whether the epoch came to its end.
 
         This is the hot path: hooks were looked up before, and nothing reads a tensor's value.
@@ -240,6 +247,7 @@ class FitLoop:
         )
         num_batches, move = self._feed.num_batches, mover(context, 0)
         by_batch = context.counts_each and not context.module.automatic_optimization
+        may_be_left = may_skip(starts)
         every, is_total = self._every_batches(), self._settings.validation.every_n_epochs is None
         context.run.accumulate_grad_batches = progress.accumulate
         take = self._stepper.take(progress.accumulate)
@@ -249,13 +257,18 @@ class FitLoop:
         for batch, share in self._batches():
             index, step = progress.steps, progress.global_step
             HERE.note(step=step, batch=share.number)
+            context.in_step = True
             moved = move(batch)
             results.at_batch(step, share.size)
-            if starts and any([call(moved, index) == -1 for call in starts]):  # noqa: C419 - every one is called
-                break
+            if starts:
+                wants = any([call(moved, index) == -1 for call in starts])  # noqa: C419 - every one is called
+                if self._skipping.agreed(mine=wants) if may_be_left else wants:
+                    context.in_step = False
+                    break
             output = take(moved, index, share)
             progress.batches, progress.steps = share.consumed, index + 1
             progress.seen += 1
+            context.in_step = False
             is_last = max_steps == progress.global_step or share.consumed == num_batches or self._is_full()
             counted = progress.seen if by_batch else progress.global_step
             has_stepped = by_batch or counted != step
@@ -290,18 +303,11 @@ class FitLoop:
 
     def _batches(self) -> Iterator[tuple[Any, Share]]:
         """Return this epoch's batches from where the run stands, without a trace in the random state."""
-        context, progress, strategy = self._context, self._progress, self._strategy
-        epoch = 0 if self._settings.overfit else progress.epoch
-        if not self._feed.replays:
-            return self._feed.training(epoch, progress.batches)
-        now = strategy.rng_state()
-        if progress.batches == 0 or context.epoch_rng is None:
-            context.epoch_rng = now
-            return self._feed.training(epoch, progress.batches)
-        strategy.set_rng_state(context.epoch_rng)
-        batches = self._feed.training(epoch, progress.batches)
-        strategy.set_rng_state(now)
-        return batches
+        epoch = 0 if self._settings.overfit else self._progress.epoch
+        return self._feed.training(epoch, self._progress.batches)
+
+    def _load_data_state(self, state: Mapping[str, Any]) -> None:
+        self._feed.load_state_dict(state)
 
     def _is_full(self) -> bool:
         """Whether the samples, or the part of an epoch, that bound the fit have been seen."""

@@ -10,7 +10,7 @@ from drivetrain.base.tree import map_leaves
 from drivetrain.base.where import HERE
 from drivetrain.data import Feed
 from drivetrain.loops.context import Context, evaluating
-from drivetrain.loops.evaluation import evaluation_step
+from drivetrain.loops.evaluation import evaluation_step, nothing_read
 from drivetrain.loops.transfer import mover
 
 
@@ -36,7 +36,10 @@ class PredictionLoop:
             context.events("on_predict_epoch_start")
             for number, feed in enumerate(self._feeds):
                 context.results.enter(("predict", number))
-                found.append(self._gathered(self._one(feed, number)))
+                context.in_batches = True
+                mine = self._one(feed, number)
+                context.in_batches = False
+                found.append(self._gathered(mine))
             context.events("on_predict_epoch_end")
             context.events("on_predict_end")
         return found
@@ -55,6 +58,8 @@ class PredictionLoop:
             for call in ends:
                 call(output, moved, share.number, number)
             outputs.append((share.number, map_leaves(output, _to_cpu)))
+        if not outputs and feed.num_batches is None and context.strategy.ranks.is_zero:
+            raise nothing_read("predict", number)
         return outputs
 
     def _gathered(self, mine: list[tuple[int, Any]]) -> list[Any]:
@@ -70,4 +75,7 @@ class PredictionLoop:
 
 
 def _to_cpu(leaf: Any) -> Any:
-    return leaf.detach().cpu() if isinstance(leaf, torch.Tensor) else leaf
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    # A copy also on the CPU: a step may return a buffer that it fills anew, or a view of something large.
+    return leaf.detach().clone() if leaf.device.type == "cpu" else leaf.detach().cpu()

@@ -89,6 +89,14 @@ class Results:
 
     def log(self, name: str, value: Any, options: LogOptions) -> None:
         """Keep a value."""
+        if type(name) is not str or not name:
+            raise ModuleError(
+                "module.log-value",
+                f"self.log({name!r}, ...)",
+                values={"name": name},
+                because="a value is logged under a name, a text that is not empty",
+                hint="pass a name first: self.log('loss', loss)",
+            )
         key = (self._phase, name)
         slot = self._slots.get(key)
         if slot is None:

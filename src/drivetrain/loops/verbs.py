@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from drivetrain.data import CombinedFeed, CombinedLoader, Feed, OwnFeed, Slice, make_feed
+from drivetrain.base.errors import DataError
+from drivetrain.data import CombinedFeed, CombinedLoader, Feed, OwnFeed, Slice, counted, make_feed
 from drivetrain.events import is_unused
 from drivetrain.loops import checkpoint as checkpoints
 from drivetrain.loops.context import Context, running
@@ -66,6 +67,7 @@ def _fit(context: Context, request: Request, checkpoint: Mapping[str, Any] | Non
             sources: list[Any] = []
             if settings.limits["val"] and not is_unused(module.validation_step):
                 found = find_loader("val", request.val_loaders, datamodule, module)
+                found = None if isinstance(found, (list, tuple, dict)) and not found else found
                 sources = all_loaders(source if settings.overfit and found is not None else found)
             feeds = stack.enter_context(_feeds(context, settings, "val", sources))
             return feed, EvaluationLoop(context, feeds, "validation") if feeds else None
@@ -99,6 +101,9 @@ def _read(context: Context, request: Request) -> Mapping[str, Any] | None:
 @contextmanager
 def _feeds(context: Context, settings: Settings, kind: str, sources: list[Any]) -> Iterator[list[Feed]]:
     made = [_feed(context, settings, kind, source) for source in sources]
+    if settings.limits[kind]:
+        for source, feed in zip(sources, made, strict=True):
+            _check_empty(feed, kind, source)
     context.loaders[kind] = sources
     context.num_batches[kind] = [feed.num_batches for feed in made]
     try:
@@ -111,18 +116,35 @@ def _feeds(context: Context, settings: Settings, kind: str, sources: list[Any]) 
 def _feed(context: Context, settings: Settings, kind: str, source: Any) -> Feed:
     ranks, limit = context.strategy.ranks, (f"limit_{kind}_batches", settings.limits[kind])
     place, name = Slice(ranks.rank, ranks.world_size), f"the {kind} loader"
+    collectives, device = context.strategy.collectives, context.strategy.device
+
+    def gather(mine: int) -> list[int]:
+        return [int(size) for size in collectives.all_gather(torch.tensor([mine], device=device))]
+
     if isinstance(source, CombinedLoader):
         parts = [make_feed(one, name, limit[0], 1.0, settings.seed, *place) for one in source.flattened]
-        return CombinedFeed(source, parts, limit, place.world_size)
+        return counted(CombinedFeed(source, parts, limit, place.world_size), place, gather)
     if settings.use_distributed_sampler or place.world_size == 1:
-        return make_feed(source, name, *limit, settings.seed, *place)
-    collectives, device = context.strategy.collectives, context.strategy.device
+        return counted(make_feed(source, name, *limit, settings.seed, *place), place, gather)
 
     def agree(mine: bool) -> bool:
         told = torch.tensor([int(mine)], device=device)
         return bool(collectives.all_reduce(told, "min").item())
 
-    return OwnFeed(make_feed(source, name, *limit, settings.seed), place, name, agree)
+    own = OwnFeed(make_feed(source, name, *limit, settings.seed), place, name, agree)
+    return counted(own, place, gather)
+
+
+def _check_empty(feed: Feed, kind: str, source: Any) -> None:
+    if feed.num_batches == 0:
+        raise DataError(
+            "data.empty",
+            f"the {kind} loader has no batches",
+            values={"loader": source, "batches": feed.length},
+            because="a run on nothing would look like one that succeeded",
+            hint="check the dataset's length, batch_size and drop_last; "
+            f"to leave {kind} batches out, pass limit_{kind}_batches=0",
+        )
 
 
 @contextmanager

@@ -10,11 +10,13 @@ from typing import Any, final
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parameter import is_lazy
 
 from drivetrain.base.errors import ModuleError
 from drivetrain.strategies.clipping import clip_whole
 from drivetrain.strategies.forward import StepForward
 from drivetrain.strategies.strategy import Parts, Strategy
+from drivetrain.strategies.trainable import Trainable
 
 _OPTIONS = (
     "find_unused_parameters",
@@ -48,6 +50,10 @@ class DDPRuntime(Strategy):
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts)
         self._step: Callable[..., Any] | None = None
+        self._plain_step: Callable[..., Any] | None = None
+        self._module: torch.nn.Module | None = None
+        self._trainable: Trainable | None = None
+        """What was trainable when the wrapper was made; None where there is nothing to wrap."""
         self._whole: torch.nn.Module | None = None
         """The module, where gradients are averaged by us and not within backward."""
 
@@ -61,13 +67,24 @@ class DDPRuntime(Strategy):
         """
         self.precision.convert_module(module)
         module.to(self.device)
-        trainable = any(parameter.requires_grad for parameter in module.parameters())
-        self._step, self._whole = step, None
-        if step is None or self.ranks.world_size == 1 or not trainable:
+        self._step, self._plain_step, self._module = step, step, module
+        self._whole = self._trainable = None
+        if self.ranks.world_size == 1:
             return
-        if not one_backward:
-            self._whole = module
+        if step is None or not one_backward:
+            self._whole = None if step is None else module
             self._broadcast([*module.parameters(), *module.buffers()])
+            return
+        self._wrap()
+
+    def _wrap(self) -> None:
+        """Put torch's wrapper around the step, for the parameters that are trainable now."""
+        module, step = self._module, self._plain_step
+        assert module is not None  # noqa: S101 - set by `setup`
+        assert step is not None  # noqa: S101 - as above
+        self._trainable = Trainable(module)
+        if not any(parameter.requires_grad for parameter in module.parameters()):
+            self._step = step
             return
         on_cpu = self.device.type == "cpu"
         said = {
@@ -80,15 +97,32 @@ class DDPRuntime(Strategy):
             StepForward(module, step), device_ids=None if on_cpu else [self.device.index], **said
         )
 
+    def _rewrap(self) -> None:
+        """Make the wrapper anew: it averages what was trainable when it was made, and nothing else."""
+        module = self._module
+        assert module is not None  # noqa: S101 - set by `setup`
+        self._step = None
+        gc.collect()  # as in `teardown`: the old one's hooks go with it
+        # What was frozen within an accumulation window may still be stepped with.
+        self._average([one for one in module.parameters() if not one.requires_grad])
+        self._wrap()
+        self._has_seen_gradients = False
+
     def _broadcast(self, tensors: list[torch.Tensor]) -> None:
         with torch.no_grad():
             for tensor in tensors:
-                tensor.copy_(self.collectives.broadcast(tensor.detach(), source=0))
+                if not is_lazy(tensor):
+                    tensor.copy_(self.collectives.broadcast(tensor.detach(), source=0))
+
+    def share_buffers(self, module: torch.nn.Module) -> None:
+        """Give every rank rank 0's buffers, unless the user keeps them apart with ``broadcast_buffers``."""
+        if self.ranks.world_size > 1 and self.options.get("broadcast_buffers") is not False:
+            self._broadcast(list(module.buffers()))
 
     def teardown(self, module: torch.nn.Module) -> None:
         """Drop the wrapper, which takes its gradient hooks with it, and bring the module back to the CPU."""
         was_wrapped = isinstance(self._step, DistributedDataParallel)
-        self._step = self._whole = None
+        self._step = self._plain_step = self._module = self._whole = self._trainable = None
         if was_wrapped:
             # torch's wrapper is part of a reference cycle. It must not outlive its process group, whose
             # threads it would wait for, so the cycle is collected now and not at some later moment.
@@ -101,6 +135,8 @@ class DDPRuntime(Strategy):
         assert self._step is not None, "the strategy was not set up to train"  # noqa: S101 - our own bug
         if self._whole is not None and self.options.get("broadcast_buffers") is not False:
             self._broadcast(list(self._whole.buffers()))
+        elif self._trainable is not None and self._trainable.has_changed:
+            self._rewrap()
         with self.precision.forward_context(self.device.type):
             return self._step(*arguments)
 
@@ -122,7 +158,11 @@ class DDPRuntime(Strategy):
         module = self._step if wrapped and late else self._whole
         if not isinstance(module, torch.nn.Module):
             return
-        parameters = [one for one in module.parameters() if one.requires_grad]
+        self._average([one for one in module.parameters() if one.requires_grad])
+
+    def _average(self, parameters: list[torch.nn.Parameter]) -> None:
+        if not parameters:
+            return
         has = torch.tensor(
             [one.grad is not None for one in parameters], dtype=torch.uint8, device=self.device
         )

@@ -40,6 +40,9 @@ class SingleRuntime(Strategy):
         if self.device.type != "cpu":
             module.cpu()
 
+    def share_buffers(self, module: torch.nn.Module) -> None:
+        """Do nothing: there is one rank."""
+
     def training_step(self, *arguments: Any) -> Any:
         """Run the step."""
         assert self._step is not None, "the strategy was not set up to train"  # noqa: S101 - our own bug

@@ -95,12 +95,20 @@ class Strategy(ABC):
         when a step computes gradients several times, or of a part of the parameters: several optimizers.
 
         Collectives:
-            every rank must call; with ``step``, parameters become those of rank 0.
+            every rank must call; parameters and buffers become those of rank 0.
         """
 
     @abstractmethod
     def teardown(self, module: torch.nn.Module) -> None:
         """Take off whatever `setup` put around the module, and bring it back to the CPU."""
+
+    @abstractmethod
+    def share_buffers(self, module: torch.nn.Module) -> None:
+        """Make buffers that ranks may have changed apart, such as running statistics, those of rank 0.
+
+        Collectives:
+            one broadcast a buffer, where buffers may differ; every rank must call.
+        """
 
     @abstractmethod
     def training_step(self, *arguments: Any) -> Any:

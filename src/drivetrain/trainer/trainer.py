@@ -343,7 +343,7 @@ def _on_rank(
         result = perform(context, request)
     except BaseException:
         if trainer._context is not None:
-            trainer._context.of_ranks = []  # what was gathered last belongs to an earlier moment
+            checkpoints.keep_cut(trainer._context)
         raise
     else:
         HERE.clear()

@@ -1,0 +1,141 @@
+"""The feed of a map-style loader: indices are sliced, and a rank fetches only what it uses."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any, final
+
+import torch
+from torch.utils.data import DataLoader
+
+from drivetrain.base.errors import DataError
+from drivetrain.data.feed import Part, Share, Slice, again, dealt, repeated, share_out
+from drivetrain.data.limits import limited
+from drivetrain.data.seeds import mix
+from drivetrain.data.states import load_states, states_of
+from drivetrain.data.stream import IndexStream
+from drivetrain.data.workers import SeededDataset, Tagged
+
+
+@final
+class IndexedFeed(Part):
+    """A map-style loader: only indices are sliced, so a rank fetches nothing that it does not use.
+
+    The user's loader is not touched; a twin over the same dataset fetches what we pick.
+    """
+
+    def __init__(self, loader: DataLoader[Any], limit: tuple[str, float], seed: int, place: Slice) -> None:
+        self._stream = IndexStream(loader, seed)
+        self.is_counted = self._stream.is_batched
+        self._name, self._dataset = limit[0], loader.dataset
+        self._restored: Mapping[str, Any] | None = None
+        self._samplers_before: list[Any] = []
+        self._place, self._seed = place, seed
+        try:
+            total: int | None = len(self._stream)
+        except (TypeError, NotImplementedError):
+            total = None
+        self.length = total
+        self.num_batches = limited(*limit, total, place.world_size)
+        self._picks = _Picks()
+        self._generator = torch.Generator()
+        self._tags = loader.num_workers > 0
+        self._loader = _twin(loader, self._picks, self._generator, is_batched=self._stream.is_batched)
+
+    def span(self, epoch: int, start: int, stop: int | None, *, deal: bool) -> Iterator[tuple[Any, Share]]:
+        """Seek in the epoch's order: nothing that comes before is read."""
+        length = self.length
+        if not deal:
+            self._begin()
+        if length is None or (stop is not None and stop <= length):
+            stream = self._stream.epoch(epoch, start, stop)
+        else:
+            stream = repeated(lambda cycle: self._stream.epoch(again(epoch, cycle), 0, None), start, stop)
+        if deal:
+            return self._fetch(dealt(stream, self._size, self._place), mix(self._seed, epoch, 1))
+        return self._fetch(share_out(stream, self._size, self._place, start), mix(self._seed, epoch))
+
+    def _begin(self) -> None:
+        """Bring the user's objects to where they were when this epoch began, and note where that is."""
+        restored, self._restored = self._restored, None
+        if restored is not None:
+            load_states(self._stream.samplers, restored["samplers"])
+            load_states([self._dataset], restored["dataset"])
+        self._samplers_before = states_of(self._stream.samplers)
+
+    def state_dict(self, *, is_read: bool) -> dict[str, Any]:
+        """Return the samplers' state from which the epoch is listed, and the dataset's."""
+        if self._restored is not None:
+            return dict(self._restored)
+        samplers = states_of(self._stream.samplers) if is_read else self._samplers_before
+        found = {"samplers": samplers, "dataset": states_of([self._dataset])}
+        return found if any(one is not None for part in found.values() for one in part) else {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Keep it until the next batches are asked for."""
+        self._restored = state or None
+
+    def close(self) -> None:
+        """Let the workers go."""
+        self._loader._iterator = None  # noqa: SLF001 - torch has no public way to end persistent workers
+
+    def _size(self, indices: Any) -> int:
+        return len(indices) if self._stream.is_batched else 1
+
+    def _fetch(self, picked: Iterator[tuple[Any, Share]], seed: int) -> Iterator[tuple[Any, Share]]:
+        shares: deque[Share] = deque()
+        self._picks.source = self._indices(picked, shares, seed)
+        # The loader draws its workers' base seed here: from a generator of ours, not from the user's stream.
+        self._generator.manual_seed(seed)
+        return self._paired(iter(self._loader), shares)
+
+    def _paired(self, batches: Iterator[Any], shares: deque[Share]) -> Iterator[tuple[Any, Share]]:
+        for batch in batches:
+            yield batch, shares.popleft()
+        if shares:
+            raise DataError(
+                "data.ended-early",
+                f"the dataset ended the loader at batch {shares[0].number}, before its sampler did",
+                values={"dataset": type(self._dataset).__name__, "batch": shares[0].number},
+                because="a StopIteration that leaves __getitem__ looks like the end of the data",
+                hint="let __getitem__ raise IndexError or another error, or catch StopIteration there",
+            )
+
+    def _indices(self, picked: Iterator[tuple[Any, Share]], shares: deque[Share], seed: int) -> Iterator[Any]:
+        for indices, share in picked:
+            shares.append(share)
+            yield Tagged(indices, mix(seed, share.number)) if self._tags else indices
+
+
+@final
+class _Picks:
+    """The sampler of the twin loader: gives what the feed put into it."""
+
+    def __init__(self) -> None:
+        self.source: Iterator[Any] = iter(())
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.source
+
+
+def _twin(
+    loader: DataLoader[Any], picks: _Picks, generator: torch.Generator, *, is_batched: bool
+) -> DataLoader[Any]:
+    kept: dict[str, Any] = {
+        "num_workers": loader.num_workers,
+        "collate_fn": loader.collate_fn,
+        "pin_memory": loader.pin_memory,
+        "timeout": loader.timeout,
+        "worker_init_fn": loader.worker_init_fn,
+    }
+    dataset: Any = loader.dataset
+    if loader.num_workers:
+        dataset = SeededDataset(dataset)
+        kept["multiprocessing_context"] = loader.multiprocessing_context
+        kept["prefetch_factor"] = loader.prefetch_factor
+        kept["persistent_workers"] = loader.persistent_workers
+    chosen: dict[str, Any] = (
+        {"batch_sampler": picks} if is_batched else {"batch_size": None, "sampler": picks}
+    )
+    return DataLoader(dataset, generator=generator, **chosen, **kept)

@@ -1,0 +1,107 @@
+"""The feed of any other iterable of batches: every rank reads all of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, final
+
+from torch.utils.data import DataLoader
+
+from drivetrain.base.errors import DataError
+from drivetrain.data.feed import Part, Share, Slice, again, dealt, repeated, share_out
+from drivetrain.data.limits import limited
+from drivetrain.data.seeds import mix, seeded
+from drivetrain.data.sizes import batch_size
+from drivetrain.data.states import load_states, states_of
+from drivetrain.data.stream import beyond
+
+
+@final
+class PlainFeed(Part):
+    """Any other iterable of batches: a list, an iterable dataset's loader. Every rank reads all of it."""
+
+    def __init__(
+        self, source: Iterable[Any], name: str, limit: tuple[str, float], seed: int, place: Slice
+    ) -> None:
+        self._source, self._name, self._seed, self._place = source, name, seed, place
+        self._restored: Any = None
+        try:
+            total: int | None = len(source)  # type: ignore[arg-type]  # what has no length says so
+        except (TypeError, NotImplementedError):
+            total = None
+        self.length = total
+        self.num_batches = limited(*limit, total, place.world_size)
+
+    def span(self, epoch: int, start: int, stop: int | None, *, deal: bool) -> Iterator[tuple[Any, Share]]:
+        """Read on from global batch ``start``; what comes before is read and thrown away."""
+        if isinstance(self._source, Iterator) and not deal:
+            raise DataError(
+                "data.one-shot",
+                f"{self._name} is an iterator, which can be read only once",
+                values={self._name: self._source},
+                because="every epoch reads the loader from its beginning",
+                hint="pass a list, a DataLoader, or an object whose __iter__ starts anew",
+            )
+        if self.length is None or (stop is not None and stop <= self.length):
+            at = start if self._restore(deal=deal) else 0
+            stream = self._to_length(self._batches(epoch, deal=deal, first=at), stop, at)
+            for _ in range(start - at):
+                next(stream, None)
+        else:
+            stream = repeated(lambda cycle: self._batches(again(epoch, cycle), deal=deal), start, stop)
+        if deal:
+            return dealt(stream, batch_size, self._place)
+        return share_out(stream, batch_size, self._place, start)
+
+    def state_dict(self, *, is_read: bool) -> dict[str, Any]:  # noqa: ARG002 - it is where it is
+        """Return where the source is, if it can tell, as torchdata's StatefulDataLoader can."""
+        states = [self._restored] if self._restored is not None else states_of([self._source])
+        return {"source": states} if states[0] is not None else {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Keep it until the next batches are asked for."""
+        self._restored = state["source"][0] if state else None
+
+    def close(self) -> None:
+        """Do nothing: the source is the user's."""
+
+    def _restore(self, *, deal: bool) -> bool:
+        """Bring a source that knows where it is to where it was; nothing has to be read again then."""
+        if deal or self._restored is None:
+            return False
+        load_states([self._source], [self._restored])
+        self._restored = None
+        return True
+
+    def _to_length(self, stream: Iterator[Any], stop: int | None, at: int) -> Iterator[Any]:
+        for number, batch in enumerate(itertools.islice(stream, None if stop is None else stop - at), at + 1):
+            # Nobody may ask for more after the last one, so the look beyond it comes before.
+            if number == stop == self.length and next(stream, _END) is not _END:
+                raise beyond(self._name, number)
+            yield batch
+
+    def _batches(self, epoch: int, *, deal: bool, first: int = 0) -> Iterator[Any]:
+        seed = mix(self._seed, epoch, 1) if deal else mix(self._seed, epoch)
+        with seeded(seed):  # a DataLoader draws its workers' base seed when it is asked for an iterator
+            stream = iter(self._source)
+        return stream if _draws_nothing(self._source) else _drawn(stream, seed, first)
+
+
+_END = object()
+
+
+def _draws_nothing(source: Any) -> bool:
+    """Whether reading a batch surely takes no random number of this process."""
+    is_plain_loader = isinstance(source, DataLoader) and type(source).__iter__ is DataLoader.__iter__
+    return isinstance(source, (list, tuple)) or (is_plain_loader and source.num_workers > 0)
+
+
+def _drawn(stream: Iterator[Any], seed: int, first: int) -> Iterator[Any]:
+    """Read each batch under a seed of its own: a generator shuffles when it is first asked, not before."""
+    for number in itertools.count(first):
+        with seeded(mix(seed, number)):
+            batch = next(stream, _END)
+        if batch is _END:
+            return
+        yield batch

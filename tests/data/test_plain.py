@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from drivetrain import DataError
+from drivetrain.data.make import make_feed
+
+
+def read(source: Any, rank: int = 0, world_size: int = 1, epoch: int = 0, start: int = 0) -> list[Any]:
+    feed = make_feed(source, "the loader", "limit", 1.0, 0, rank, world_size)
+    return [batch for batch, share in feed.training(epoch, start) if share.size]
+
+
+class Shuffling:
+    """Draws its order when the first batch is asked for, as every generator does."""
+
+    def __iter__(self) -> Iterator[int]:
+        order = list(range(6))
+        random.shuffle(order)
+        for number in order:
+            yield number * 100 + int(torch.randint(100, ()))
+
+
+def test_a_generator_draws_under_the_epochs_seed_whatever_the_callers_random_state() -> None:
+    torch.manual_seed(1)
+    random.seed(1)
+    whole = read(Shuffling())
+    before = random.getstate(), torch.get_rng_state()
+    torch.manual_seed(2)
+    random.seed(2)
+    halves = [read(Shuffling(), rank, 2) for rank in range(2)]
+    assert [number for pair in zip(*halves, strict=True) for number in pair] == whole
+    assert read(Shuffling(), start=4) == whole[4:]
+    assert read(Shuffling(), epoch=1) != whole
+    torch.manual_seed(1)
+    random.seed(1)
+    assert (random.getstate(), torch.get_rng_state().tolist()) == (before[0], before[1].tolist())
+
+
+def test_a_loader_with_an_iteration_of_its_own_has_one_order() -> None:
+    class Late(DataLoader):
+        def __iter__(self) -> Iterator[Any]:
+            yield from super().__iter__()
+
+    def loader() -> Late:
+        return Late(torch.arange(8), batch_size=2, shuffle=True)
+
+    torch.manual_seed(1)
+    first = [batch.tolist() for batch in read(loader())]
+    torch.manual_seed(2)
+    assert [batch.tolist() for batch in read(loader())] == first
+
+
+class Cursor:
+    """A stream that goes on where it was, as torchdata's loaders do."""
+
+    def __init__(self) -> None:
+        self.at = 0
+
+    def __iter__(self) -> Iterator[int]:
+        for _ in range(4):
+            self.at += 1
+            yield self.at
+
+    def state_dict(self) -> dict[str, int]:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.at = state["at"]
+
+
+def test_a_source_that_knows_where_it_is_goes_on_there() -> None:
+    feed = make_feed(Cursor(), "the loader", "limit", 1.0, 0)
+    stream = feed.training(0, 0)
+    assert [next(stream)[0] for _ in range(3)] == [1, 2, 3]
+    kept = feed.state_dict(is_read=False)
+    resumed = make_feed(Cursor(), "the loader", "limit", 1.0, 0)
+    resumed.load_state_dict(kept)
+    assert resumed.state_dict(is_read=False) == kept
+    assert [(batch, share.number) for batch, share in resumed.training(0, 3)] == [
+        (4, 3),
+        (5, 4),
+        (6, 5),
+        (7, 6),
+    ]
+    assert [batch for batch, _ in resumed.training(1, 0)] == [8, 9, 10, 11]
+
+
+def test_a_length_that_is_too_short_loses_nothing_in_silence() -> None:
+    class Liar:
+        def __len__(self) -> int:
+            return 2
+
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(3))
+
+    with pytest.raises(DataError, match=r"data.length") as caught:
+        read(Liar())
+    assert caught.value.values["length"] == 2
