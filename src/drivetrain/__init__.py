@@ -18,6 +18,7 @@ _HOMES = {
         "BuildError",
         "CheckpointError",
         "CollectiveError",
+        "CompatError",
         "Conflict",
         "DataError",
         "DrivetrainDeprecationWarning",

@@ -7,6 +7,7 @@ from drivetrain.accelerators.cuda import CUDAAccelerator as CUDAAccelerator
 from drivetrain.base.errors import BuildError as BuildError
 from drivetrain.base.errors import CheckpointError as CheckpointError
 from drivetrain.base.errors import CollectiveError as CollectiveError
+from drivetrain.base.errors import CompatError as CompatError
 from drivetrain.base.errors import Conflict as Conflict
 from drivetrain.base.errors import DataError as DataError
 from drivetrain.base.errors import DrivetrainDeprecationWarning as DrivetrainDeprecationWarning

@@ -48,6 +48,10 @@ class Context:
     """Tells the loggers that the run begins, and at which step it goes on, if it does."""
     log_hyperparameters: Callable[[], None] = lambda: None
     """Gives the loggers what the module and data module were made with."""
+    give: Callable[[Mapping[str, float], bool], None] | None = None
+    """Gives logged values to the loggers in the run's own way, told whether they are a step's."""
+    counts_each: bool = False
+    """In manual optimization: whether ``max_steps`` counts each optimizer's steps, and logging batches."""
     first_step: int = 0
     """Optimizer steps that had been taken when this run began."""
     progress: Progress = field(default_factory=Progress)
@@ -77,12 +81,14 @@ class Context:
     in_batches: bool = False
     """Whether batches of an evaluation are being read, of which ranks may have different numbers."""
 
-    def write(self, values: Callable[[], Mapping[str, torch.Tensor]]) -> None:
+    def write(self, values: Callable[[], Mapping[str, torch.Tensor]], *, is_step: bool = False) -> None:
         """Give logged values to the loggers, on rank 0; where there are none, nothing is read or computed."""
         if not self.run.loggers or not self.strategy.ranks.is_zero:
             return
         found = {name: float(value) for name, value in values().items()}
-        if found:
+        if found and self.give is not None:
+            self.give(found, is_step)
+        elif found:
             for logger in self.run.loggers:
                 logger.log_metrics({**found, "epoch": float(self.progress.epoch)}, self.progress.global_step)
 

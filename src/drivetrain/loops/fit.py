@@ -251,6 +251,7 @@ class FitLoop:
             self._world_size == 1,
         )
         num_batches, move = self._feed.num_batches, mover(context, 0)
+        by_batch = context.counts_each and not context.module.automatic_optimization
         may_be_left = may_skip(starts)
         every, is_total = self._every_batches(), self._settings.validation.every_n_epochs is None
         context.run.accumulate_grad_batches = progress.accumulate
@@ -274,7 +275,9 @@ class FitLoop:
             progress.seen += 1
             context.in_step = False
             is_last = max_steps == progress.global_step or share.consumed == num_batches or self._is_full()
-            is_logging = is_last or (progress.global_step % log_every == 0 and progress.global_step != step)
+            counted = progress.seen if by_batch else progress.global_step
+            has_stepped = by_batch or counted != step
+            is_logging = is_last or (has_stepped and counted % log_every == 0)
             if not is_alone:
                 self._tell()
             if is_logging:
@@ -315,6 +318,8 @@ class FitLoop:
     def _is_full(self) -> bool:
         """Whether the samples, or the part of an epoch, that bound the fit have been seen."""
         progress, bounds = self._progress, self._bounds
+        if self._context.counts_each and 0 <= bounds.max_steps <= progress.optimizer_steps:
+            return True
         if bounds.max_samples is not None and progress.samples >= bounds.max_samples:
             return True
         if bounds.max_part is None or progress.epoch < int(bounds.max_part):
@@ -355,7 +360,7 @@ class FitLoop:
             high, negated_low = self._strategy.collectives.all_reduce(pair, "max").tolist()
             self._check(None if high == -negated_low else [names])
             self._results.reduce_step()
-        self._context.write(self._results.step_values)
+        self._context.write(self._results.step_values, is_step=True)
 
 
 def _is_whole(interval: float | Quantity) -> bool:

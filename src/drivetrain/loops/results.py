@@ -296,6 +296,16 @@ class Results:
         epochs = {f"{name}_epoch" if f"{name}_epoch" in self._metrics else name for name in self._bar}
         return steps | {name: self._metrics[name] for name in sorted(epochs) if name in self._metrics}
 
+    def logged(self) -> dict[str, torch.Tensor]:
+        """Return the newest value of each name that loggers get, whether they got it already or not."""
+        hidden = set(self._unlogged)
+        for (_, name), slot in self._slots.items():
+            if slot.on_step and not slot.said.logger:
+                hidden |= {name, f"{name}_step", f"{name}_epoch"}
+            elif slot.on_step and slot.on_epoch:
+                hidden.add(name)
+        return {name: value for name, value in self.metrics().items() if name not in hidden}
+
     def _latest(self) -> dict[str, torch.Tensor]:
         found: dict[str, torch.Tensor] = {}
         for (_, name), slot in self._slots.items():

@@ -357,6 +357,7 @@ class ManualStepper:
 
     def _after(self, *_: Any) -> None:
         self._has_stepped = True
+        self._context.progress.optimizer_steps += 1
 
 
 def clip(

@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, final
+from typing import Any
 
 from drivetrain.base.origin import AUTO, OFF, ONE
 from drivetrain.base.where import HERE
@@ -48,7 +48,6 @@ from drivetrain.trainer.overrides import FLAGS, plan_call
 from drivetrain.trainer.view import View, no_run
 
 
-@final
 class Trainer(View):
     """Trains, validates, tests and predicts with one plan.
 
@@ -348,6 +347,7 @@ def _on_rank(
             results=Results(strategy.collectives, strategy.device, module),
             start_logging=functools.partial(_start_logging, trainer, strategy, request.stage),
         )
+        context.give, context.counts_each = trainer._give, trainer._counts_each
         if trainer._autologs:
             context.log_hyperparameters = functools.partial(
                 log_hyperparameters, trainer.loggers, module, datamodule

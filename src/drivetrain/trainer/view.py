@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -26,6 +26,10 @@ from drivetrain.strategies.strategy import Strategy
 
 class View:
     """The state of a Trainer, and questions about it."""
+
+    _give: Callable[[Mapping[str, float], bool], None] | None = None
+    _counts_each = False
+    """See `Context`: how a subclass writes and counts in another library's way."""
 
     def __init__(
         self,
