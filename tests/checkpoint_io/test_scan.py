@@ -160,7 +160,7 @@ def test_an_archive_that_grows_is_not_unpacked(tmp_path: Path) -> None:
 
 
 def lying(change: Callable[[bytearray, int], None]) -> bytes:
-    """Return a checkpoint with its directory changed; ``change`` gets the bytes and where the directory is."""
+    """Return a checkpoint with its directory changed; ``change`` gets the bytes and the directory's place."""
     file = io.BytesIO()
     torch.save({"w": torch.zeros(4)}, file)
     data = bytearray(file.getvalue())

@@ -164,8 +164,7 @@ def restore_training(context: Context, checkpoint: Mapping[str, Any], path: obje
             )
     for optimizer, entry in zip(context.optimizers, top["optimizer_states"].each(), strict=True):
         load_optimizer(optimizer, entry, strategy.load_optimizer_state)
-    for one, entry in zip(context.schedulers, top["lr_schedulers"].each(), strict=True):
-        load_scheduler(one.scheduler, entry)
+    _restore_schedulers(context, top)
     _restore_loop(context, top["loops"]["fit"])
     kept = top["callbacks"]
     for callback in context.callbacks:
@@ -186,10 +185,23 @@ def _restore_loop(context: Context, fit: Entry) -> None:
         strategy.precision.load_state_dict(dict(fit["precision"].mapping()))
     with fit["logged"].reading():
         _restore_logged(context, fit.mapping())
-    of_ranks, rank = fit["data"].each(), strategy.ranks.rank
+    _restore_data(context, fit["data"].each())
+
+
+def _restore_schedulers(context: Context, top: Entry) -> None:
+    for one, entry in zip(context.schedulers, top["lr_schedulers"].each(), strict=True):
+        load_scheduler(one.scheduler, entry)
+    if top["global_step"].integer():
+        for optimizer in context.optimizers:
+            # Else torch warns that a scheduler steps before its optimizer, which stepped in the run before.
+            optimizer._opt_called = True  # type: ignore[attr-defined]  # noqa: SLF001 - no public way
+
+
+def _restore_data(context: Context, of_ranks: list[Entry]) -> None:
+    ranks = context.strategy.ranks
     if of_ranks:
         # On another world size every rank reads the same data with the same objects: rank 0's state is all's.
-        mine = of_ranks[rank if len(of_ranks) == strategy.ranks.world_size else 0]
+        mine = of_ranks[ranks.rank if len(of_ranks) == ranks.world_size else 0]
         for _, states in mine.named():
             states.sequence()
         with mine.reading():
