@@ -46,7 +46,9 @@ from drivetrain.callbacks.throughput_monitor import ThroughputMonitor as Through
 from drivetrain.callbacks.timer import Timer as Timer
 from drivetrain.callbacks.tqdm_progress_bar import TQDMProgressBar as TQDMProgressBar
 from drivetrain.checkpoint_io.checkpoint_io import CheckpointIO as CheckpointIO
+from drivetrain.checkpoint_io.deferred import AsyncCheckpointIO as AsyncCheckpointIO
 from drivetrain.checkpoint_io.local import LocalCheckpointIO as LocalCheckpointIO
+from drivetrain.checkpoint_io.wrapping import WrappingCheckpointIO as WrappingCheckpointIO
 from drivetrain.collectives.collectives import Collectives as Collectives
 from drivetrain.collectives.place import Place as Place
 from drivetrain.data.combined import CombinedLoader as CombinedLoader

@@ -13,7 +13,7 @@ import torch
 
 from drivetrain.base.errors import CheckpointError
 from drivetrain.checkpoint_io.checkpoint_io import CheckpointIO, StrPath
-from drivetrain.checkpoint_io.opening import is_remote, opened, unreadable
+from drivetrain.checkpoint_io.opening import is_remote, opened, store_of, unreadable
 from drivetrain.checkpoint_io.plain import as_plain, unwritable
 from drivetrain.checkpoint_io.scan import Torn, Unsafe, scan
 from drivetrain.resolver.facts import CheckpointIOFacts
@@ -29,8 +29,8 @@ class LocalCheckpointIO(CheckpointIO):
     """One file: written beside its place under another name, synced, then renamed over it.
 
     A process that is killed at any moment leaves the old file or the new one, and at worst a
-    stray ``.<name>.<hex>.tmp``. Paths with a protocol (``memory://``, ``s3://``) go through fsspec, whose
-    stores show an object only when it is whole.
+    stray ``.<name>.<hex>.tmp``. Paths with a protocol (``memory://``, ``s3://``) go through fsspec, by one
+    of its transactions: a store shows the new object when it is whole.
     """
 
     @property
@@ -46,16 +46,9 @@ class LocalCheckpointIO(CheckpointIO):
                 _save_remote(plain, name)
             else:
                 _save_file(plain, Path(path))
-        except OSError as error:
-            raise CheckpointError(
-                "checkpoint.write",
-                f"cannot write {name}: {error.strerror or error}",
-                values={"path": name},
-                because="the storage refused",
-                hint="give a folder that this process may write, with room for the file",
-            ) from error
-        except (KeyError, NotImplementedError, RuntimeError, TypeError) as error:
-            raise unwritable(plain, name, error) from error
+        except Exception as error:
+            why = None if isinstance(error, OSError) else unwritable(plain, name)
+            raise why or _refused(name, "write", error) from error
 
     def load(self, path: StrPath, *, weights_only: bool = True) -> dict[str, Any]:
         """Read the file; by default after a look through it, and with torch's restricted unpickler."""
@@ -81,14 +74,16 @@ class LocalCheckpointIO(CheckpointIO):
 
     def remove(self, path: StrPath) -> None:
         """Remove the file if it is there."""
-        if is_remote(path):
-            import fsspec
-
-            system, inner = fsspec.core.url_to_fs(os.fspath(path))
-            with contextlib.suppress(FileNotFoundError):
-                system.rm(inner)
-        else:
-            Path(path).unlink(missing_ok=True)
+        name = os.fspath(path)
+        try:
+            if is_remote(path):
+                with contextlib.suppress(FileNotFoundError):
+                    system, inner = store_of(name)
+                    system.rm(inner)
+            else:
+                Path(path).unlink(missing_ok=True)
+        except Exception as error:
+            raise _refused(name, "remove", error) from error
 
 
 def _save_file(checkpoint: dict[str, Any], path: Path) -> None:
@@ -111,11 +106,38 @@ def _save_file(checkpoint: dict[str, Any], path: Path) -> None:
             os.close(folder)
 
 
-def _save_remote(checkpoint: dict[str, Any], path: str) -> None:
-    import fsspec
+def _save_remote(checkpoint: dict[str, Any], name: str) -> None:
+    """Write to a store; what was there stays until all of the new one has arrived.
 
-    with fsspec.open(path, "wb") as file:
-        torch.save(checkpoint, file)
+    A file that is closed is there, even if its writing stopped in the middle: within a transaction it is
+    there at the transaction's end, or not at all. The file system is one of our own, since what anybody else
+    writes by it meanwhile would be part of the transaction.
+    """
+    system, inner = store_of(name, skip_instance_cache=True)
+    with system.transaction:
+        file = system.open(inner, "wb")
+        try:
+            torch.save(checkpoint, file)
+        finally:
+            size = file.tell()
+            file.close()
+    system.invalidate_cache()
+    arrived = system.info(inner)["size"]
+    if arrived != size:
+        message = f"{arrived} of {size} bytes have arrived"
+        raise OSError(message)
+
+
+def _refused(name: str, verb: str, error: Exception) -> CheckpointError:
+    return CheckpointError(
+        "checkpoint.write",
+        f"cannot {verb} {name}: {getattr(error, 'strerror', None) or error}",
+        values={"path": name, "error": f"{type(error).__name__}: {error}"},
+        because="the storage refused",
+        hint="give a folder that this process may write, with room for the file"
+        if not is_remote(name)
+        else "see to the credentials, the connection, and the package for this kind of storage",
+    )
 
 
 def _said_by_torch(name: str, error: Exception, *, is_stores: bool) -> CheckpointError:

@@ -81,20 +81,37 @@ def _check_kind(name: str, mode: int) -> None:
 
 @contextmanager
 def _opened_remote(name: str) -> Iterator[IO[bytes]]:
-    import fsspec
-
-    try:
-        system, inner = fsspec.core.url_to_fs(name)
+    with asking(name):
+        system, inner = store_of(name)
         system.invalidate_cache()  # what it remembers of the store may be older than another run's writing
         if system.isdir(inner):
-            raise IsADirectoryError  # noqa: TRY301 - worded by the caller
+            raise IsADirectoryError
         file: Any = system.open(inner, "rb")
-    except OSError:
-        raise
-    except Exception as error:  # a store's own classes: no credentials, no such protocol, no such package
-        raise unreadable(name, error) from error
     with file:
         yield file
+
+
+def store_of(name: str, **options: bool) -> tuple[Any, str]:
+    """Return fsspec's file system of a path with a protocol, and the path inside of it."""
+    import fsspec
+
+    system, inner = fsspec.core.url_to_fs(name, **options)
+    return system, str(inner)
+
+
+@contextmanager
+def asking(name: str) -> Iterator[None]:
+    """Ask a store; what it raises of its own classes is a CheckpointError, and an OSError stays one.
+
+    Raises:
+        CheckpointError [checkpoint.read]: no credentials, no connection, no such protocol, no such package.
+    """
+    try:
+        yield
+    except (OSError, CheckpointError):
+        raise
+    except Exception as error:
+        raise unreadable(name, error) from error
 
 
 def _not_a_file(name: str, what: str) -> CheckpointError:

@@ -29,8 +29,12 @@ def as_plain(
     checkpoint: dict[str, Any],
     path: object,
     take: Callable[[torch.Tensor], torch.Tensor] = lambda tensor: tensor,
+    *,
+    is_copy: bool = False,
 ) -> dict[str, Any]:
     """Return the checkpoint as ``torch.load(weights_only=True)`` can read it back; ``take`` gets each tensor.
+
+    A container in which nothing changes is returned itself; with ``is_copy``, none is.
 
     What has an equal plain form is given it: a defaultdict becomes a dict, a namedtuple a tuple, an enum's
     text or number that text or number (as a key too), numpy's scalars Python's. Nothing is changed in place.
@@ -38,7 +42,7 @@ def as_plain(
     Raises:
         CheckpointError [checkpoint.not-plain]: names the entry that has none, and its type.
     """
-    found: dict[str, Any] = _Reader(path, take).read(checkpoint, "")
+    found: dict[str, Any] = _Reader(path, take, is_copy=is_copy).read(checkpoint, "")
     return found
 
 
@@ -46,8 +50,8 @@ def as_plain(
 class _Reader:
     """One walk; knows in which containers it is."""
 
-    def __init__(self, path: object, take: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        self._path, self._take = path, take
+    def __init__(self, path: object, take: Callable[[torch.Tensor], torch.Tensor], *, is_copy: bool) -> None:
+        self._path, self._take, self._is_copy = path, take, is_copy
         self._inside: set[int] = set()
 
     def read(self, value: Any, entry: str) -> Any:  # noqa: ANN401, PLR0911 - any nesting; one answer a kind
@@ -100,7 +104,7 @@ class _Reader:
             found = self._dict(value, entry)
         else:
             changed = [self.read(kept, f"{entry}[{index}]") for index, kept in enumerate(value)]
-            is_same = type(value) in (list, tuple) and all(map(_is, changed, value))
+            is_same = not self._is_copy and type(value) in (list, tuple) and all(map(_is, changed, value))
             found = value if is_same else changed if isinstance(value, list) else tuple(changed)
         self._inside.discard(id(value))
         return found
@@ -116,7 +120,8 @@ class _Reader:
         }
         kind = type(value)
         if (
-            kind is not defaultdict
+            not self._is_copy
+            and kind is not defaultdict
             and all(map(_is, changed, value))
             and all(map(_is, changed.values(), value.values()))
             and all(map(_is, beside.values(), vars(value).values() if beside else ()))
@@ -162,21 +167,19 @@ def _bare(base: type, value: Any) -> Any:  # noqa: ANN401 - a number or text of 
     return plain.__pos__(value)
 
 
-def unwritable(checkpoint: dict[str, Any], path: str, error: Exception) -> CheckpointError:
-    """Return what to raise where torch itself could not write a checkpoint that is plain; names the entry."""
-    message, value = f"torch cannot write the checkpoint: {error}", None
+def unwritable(checkpoint: dict[str, Any], path: str) -> CheckpointError | None:
+    """Return what to raise where torch cannot write an entry, though it is plain; None if it can each."""
     for entry, leaf in leaves(checkpoint):
         why = _why_not(leaf)
         if why is not None:
-            message, value = f"torch cannot write the checkpoint's entry {entry}: {why}", leaf
-            break
-    return CheckpointError(
-        "checkpoint.not-plain",
-        message,
-        values={"path": path, "value": value},
-        because="not every kind of tensor has a form in a file",
-        hint="turn it into an ordinary tensor in the state_dict or the hook that put it there",
-    )
+            return CheckpointError(
+                "checkpoint.not-plain",
+                f"torch cannot write the checkpoint's entry {entry}: {why}",
+                values={"path": path, "entry": entry, "value": leaf},
+                because="not every kind of tensor has a form in a file",
+                hint="turn it into an ordinary tensor in the state_dict or the hook that put it there",
+            )
+    return None
 
 
 def _why_not(leaf: object) -> Exception | None:

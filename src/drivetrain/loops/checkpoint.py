@@ -50,6 +50,7 @@ def save(context: Context, path: str | os.PathLike[str], *, weights_only: bool, 
         strategy.save(checkpoint, path)
     else:
         strategy.checkpoint_io.save(checkpoint, path)
+        strategy.checkpoint_io.wait()  # nobody comes later who could be told
 
 
 def _within_batches(context: Context, path: object) -> TrainerError:

@@ -75,6 +75,7 @@ def _fit(context: Context, request: Request, checkpoint: Mapping[str, Any] | Non
 
         loop = FitLoop(context, settings, load)
         loop.run(checkpoint, request.ckpt_path)
+        context.strategy.finish_saving()
     return loop.stopped_early, loop.signal
 
 
