@@ -39,6 +39,7 @@ _HOMES = {
     "callbacks.checkpoint": ("ModelCheckpoint",),
     "callbacks.early_stopping": ("EarlyStopping", "EarlyStoppingReason"),
     "callbacks.lambda_callback": ("LambdaCallback",),
+    "callbacks.learning_rate_monitor": ("LearningRateMonitor",),
     "callbacks.line_progress": ("LineProgress",),
     "callbacks.on_exception": ("OnExceptionCheckpoint",),
     "callbacks.rich_progress": ("RichProgress",),

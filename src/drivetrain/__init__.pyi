@@ -30,6 +30,7 @@ from drivetrain.callbacks.checkpoint import ModelCheckpoint as ModelCheckpoint
 from drivetrain.callbacks.early_stopping import EarlyStopping as EarlyStopping
 from drivetrain.callbacks.early_stopping import EarlyStoppingReason as EarlyStoppingReason
 from drivetrain.callbacks.lambda_callback import LambdaCallback as LambdaCallback
+from drivetrain.callbacks.learning_rate_monitor import LearningRateMonitor as LearningRateMonitor
 from drivetrain.callbacks.line_progress import LineProgress as LineProgress
 from drivetrain.callbacks.on_exception import OnExceptionCheckpoint as OnExceptionCheckpoint
 from drivetrain.callbacks.rich_progress import RichProgress as RichProgress

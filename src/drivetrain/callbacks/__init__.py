@@ -9,6 +9,7 @@
     clock.py            a time that is over at the same step on every rank
     early_stopping.py   EarlyStopping: ends a fit when a value stops improving
     lambda_callback.py  LambdaCallback: functions as hooks
+    learning_rate_monitor.py  LearningRateMonitor: writes down what steps are taken with
     line_progress.py    LineProgress: one line every few seconds
     monitor.py          a logged value that a callback decides by, and whether it is of now
     on_exception.py     OnExceptionCheckpoint: saves a run that stops with an exception
@@ -27,6 +28,7 @@ from drivetrain.callbacks.callback import Callback, Checkpoint
 from drivetrain.callbacks.checkpoint import ModelCheckpoint
 from drivetrain.callbacks.early_stopping import EarlyStopping, EarlyStoppingReason
 from drivetrain.callbacks.lambda_callback import LambdaCallback
+from drivetrain.callbacks.learning_rate_monitor import LearningRateMonitor
 from drivetrain.callbacks.line_progress import LineProgress
 from drivetrain.callbacks.on_exception import OnExceptionCheckpoint
 from drivetrain.callbacks.rich_progress import RichProgress
@@ -39,6 +41,7 @@ __all__ = [
     "EarlyStopping",
     "EarlyStoppingReason",
     "LambdaCallback",
+    "LearningRateMonitor",
     "LineProgress",
     "ModelCheckpoint",
     "OnExceptionCheckpoint",

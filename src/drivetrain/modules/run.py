@@ -141,6 +141,10 @@ class Run(Protocol):
         """In which epochs a fit validates; None counts batches over epochs' ends."""
 
     @property
+    def log_every_n_steps(self) -> int:
+        """Optimizer steps between those whose logged values are written."""
+
+    @property
     def default_root_dir(self) -> str:
         """Where files go when nobody says otherwise."""
 

@@ -316,6 +316,11 @@ class View:
         return self._settings.validation.every_n_epochs
 
     @property
+    def log_every_n_steps(self) -> int:
+        """Optimizer steps between those whose logged values are written."""
+        return self._settings.log_every_n_steps
+
+    @property
     def default_root_dir(self) -> str:
         """Where files go when nobody says otherwise."""
         return self._settings.default_root_dir
