@@ -35,7 +35,10 @@ from drivetrain.callbacks.line_progress import LineProgress as LineProgress
 from drivetrain.callbacks.on_exception import OnExceptionCheckpoint as OnExceptionCheckpoint
 from drivetrain.callbacks.rich_progress import RichProgress as RichProgress
 from drivetrain.callbacks.spike_detection import SpikeDetection as SpikeDetection
+from drivetrain.callbacks.stochastic_weight_averaging import StochasticWeightAveraging as StochasticWeightAveraging
 from drivetrain.callbacks.timer import Timer as Timer
+from drivetrain.callbacks.weight_averaging import EMAWeightAveraging as EMAWeightAveraging
+from drivetrain.callbacks.weight_averaging import WeightAveraging as WeightAveraging
 from drivetrain.checkpoint_io.checkpoint_io import CheckpointIO as CheckpointIO
 from drivetrain.checkpoint_io.local import LocalCheckpointIO as LocalCheckpointIO
 from drivetrain.collectives.collectives import Collectives as Collectives

@@ -2,6 +2,8 @@
 
 ::
 
+    average.py          Average: the running average of a module's weights, and its exchange with them
+    batch_norm.py       batch norm's running statistics, computed anew
     callback.py         Callback: every hook, empty; Checkpoint: one that saves
     checkpoint.py       ModelCheckpoint: saves every so often, and keeps the best, the newest, or all
     checkpoint_name.py  file names from a template
@@ -20,8 +22,10 @@
     say.py              one line to a person, on rank 0
     shelf.py            what one run has saved and keeps
     spike_detection.py  SpikeDetection: ends a fit when the loss jumps
+    stochastic_weight_averaging.py  StochasticWeightAveraging: ends with the mean of the last epochs
     timer.py            Timer: a time budget
     triggers.py         when something that is done every so often is due
+    weight_averaging.py WeightAveraging, EMAWeightAveraging: validate, save and end with an average
 """
 
 from drivetrain.callbacks.callback import Callback, Checkpoint
@@ -33,11 +37,14 @@ from drivetrain.callbacks.line_progress import LineProgress
 from drivetrain.callbacks.on_exception import OnExceptionCheckpoint
 from drivetrain.callbacks.rich_progress import RichProgress
 from drivetrain.callbacks.spike_detection import SpikeDetection
+from drivetrain.callbacks.stochastic_weight_averaging import StochasticWeightAveraging
 from drivetrain.callbacks.timer import Timer
+from drivetrain.callbacks.weight_averaging import EMAWeightAveraging, WeightAveraging
 
 __all__ = [
     "Callback",
     "Checkpoint",
+    "EMAWeightAveraging",
     "EarlyStopping",
     "EarlyStoppingReason",
     "LambdaCallback",
@@ -47,5 +54,7 @@ __all__ = [
     "OnExceptionCheckpoint",
     "RichProgress",
     "SpikeDetection",
+    "StochasticWeightAveraging",
     "Timer",
+    "WeightAveraging",
 ]

@@ -45,6 +45,7 @@ class FitLoop:
         self._feed, self._validation = load()
         context.data_state = lambda: self._feed.state_dict(is_read=self._progress.is_trained)
         context.load_data_state = self._load_data_state
+        context.training_batches = self._once_more
         self._pulse = Pulse(context.strategy.collectives, context.strategy.device)
         self._stepper: Stepper
         wanted = settings.validation.interval
@@ -296,6 +297,11 @@ class FitLoop:
         """Return this epoch's batches from where the run stands, without a trace in the random state."""
         epoch = 0 if self._settings.overfit else self._progress.epoch
         return self._feed.training(epoch, self._progress.batches)
+
+    def _once_more(self) -> Iterator[Any]:
+        """Read the data apart from the epochs: as an evaluation does, each batch on one rank."""
+        move = mover(self._context, 0)
+        return (move(batch) for batch, _ in self._feed.evaluation())
 
     def _load_data_state(self, state: Mapping[str, Any]) -> None:
         self._feed.load_state_dict(state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -143,6 +143,13 @@ class Run(Protocol):
     @property
     def log_every_n_steps(self) -> int:
         """Optimizer steps between those whose logged values are written."""
+
+    @property
+    def is_epoch_whole(self) -> bool:
+        """Whether the epoch's last step was taken; not where a bound or a wish to stop cut it short."""
+
+    def training_batches(self) -> Iterator[Any]:
+        """Read the fit's training data once more, on the device: for statistics over all of it."""
 
     @property
     def default_root_dir(self) -> str:
