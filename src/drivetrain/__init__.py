@@ -42,6 +42,7 @@ _HOMES = {
     "callbacks.learning_rate_monitor": ("LearningRateMonitor",),
     "callbacks.line_progress": ("LineProgress",),
     "callbacks.on_exception": ("OnExceptionCheckpoint",),
+    "callbacks.prediction_writer": ("BasePredictionWriter",),
     "callbacks.rich_progress": ("RichProgress",),
     "callbacks.spike_detection": ("SpikeDetection",),
     "callbacks.stochastic_weight_averaging": ("StochasticWeightAveraging",),

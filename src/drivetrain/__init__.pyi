@@ -33,6 +33,7 @@ from drivetrain.callbacks.lambda_callback import LambdaCallback as LambdaCallbac
 from drivetrain.callbacks.learning_rate_monitor import LearningRateMonitor as LearningRateMonitor
 from drivetrain.callbacks.line_progress import LineProgress as LineProgress
 from drivetrain.callbacks.on_exception import OnExceptionCheckpoint as OnExceptionCheckpoint
+from drivetrain.callbacks.prediction_writer import BasePredictionWriter as BasePredictionWriter
 from drivetrain.callbacks.rich_progress import RichProgress as RichProgress
 from drivetrain.callbacks.spike_detection import SpikeDetection as SpikeDetection
 from drivetrain.callbacks.stochastic_weight_averaging import StochasticWeightAveraging as StochasticWeightAveraging

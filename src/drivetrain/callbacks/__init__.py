@@ -16,6 +16,7 @@
     monitor.py          a logged value that a callback decides by, and whether it is of now
     on_exception.py     OnExceptionCheckpoint: saves a run that stops with an exception
     own_files.py        which files are a run's own, and the removal of those only
+    prediction_writer.py  BasePredictionWriter: writes predictions as they come, or at the end
     ranking.py          which checkpoints are the best
     refusal.py          the error for a callback's argument
     rich_progress.py    RichProgress: a bar on a terminal
@@ -35,6 +36,7 @@ from drivetrain.callbacks.lambda_callback import LambdaCallback
 from drivetrain.callbacks.learning_rate_monitor import LearningRateMonitor
 from drivetrain.callbacks.line_progress import LineProgress
 from drivetrain.callbacks.on_exception import OnExceptionCheckpoint
+from drivetrain.callbacks.prediction_writer import BasePredictionWriter
 from drivetrain.callbacks.rich_progress import RichProgress
 from drivetrain.callbacks.spike_detection import SpikeDetection
 from drivetrain.callbacks.stochastic_weight_averaging import StochasticWeightAveraging
@@ -42,6 +44,7 @@ from drivetrain.callbacks.timer import Timer
 from drivetrain.callbacks.weight_averaging import EMAWeightAveraging, WeightAveraging
 
 __all__ = [
+    "BasePredictionWriter",
     "Callback",
     "Checkpoint",
     "EMAWeightAveraging",

@@ -74,6 +74,8 @@ class Context:
     """What every rank has of its own, on rank 0, as it was last gathered."""
     in_step: bool = False
     """Whether a training step is being taken, so that the random state is that of no moment between steps."""
+    batch_indices: Any = None
+    """The dataset's indices of the samples in the batch that predict is at; None where nobody knows."""
     in_batches: bool = False
     """Whether batches of an evaluation are being read, of which ranks may have different numbers."""
 

@@ -39,6 +39,8 @@ class Request:
     weights_only: bool = True
     is_external: bool = False
     """Whether every rank is a caller that wants the result."""
+    return_predictions: bool = True
+    """Whether predictions are kept and gathered."""
 
 
 def perform(context: Context, request: Request) -> Any:
@@ -86,8 +88,9 @@ def _evaluate(context: Context, request: Request, checkpoint: Mapping[str, Any] 
         checkpoints.restore_weights(context, checkpoint, request.ckpt_path)
     with _feeds(context, request.settings, kind, sources) as feeds:
         if stage == "predict":
-            found = PredictionLoop(context, feeds, on_every_rank=request.is_external).run()
-            return found[0] if len(found) == 1 else found
+            keep = request.return_predictions
+            found = PredictionLoop(context, feeds, on_every_rank=request.is_external, keep=keep).run()
+            return None if not keep else found[0] if len(found) == 1 else found
         values = EvaluationLoop(context, feeds, _HOOKS[stage]).run()
         return [{name: float(value) for name, value in one.items()} for one in values]
 

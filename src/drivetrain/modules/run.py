@@ -148,6 +148,14 @@ class Run(Protocol):
     def is_epoch_whole(self) -> bool:
         """Whether the epoch's last step was taken; not where a bound or a wish to stop cut it short."""
 
+    @property
+    def batch_indices(self) -> Any:
+        """The dataset's indices of the samples in the batch that predict is at; None where nobody knows."""
+
+    @property
+    def num_predict_batches(self) -> Sequence[int | None]:
+        """Batches of each prediction loader, over all ranks; empty before a run has looked."""
+
     def training_batches(self) -> Iterator[Any]:
         """Read the fit's training data once more, on the device: for statistics over all of it."""
 

@@ -200,6 +200,17 @@ def check_model(model: object) -> Module:
     )
 
 
+def check_choice(name: str, value: object, *, default: bool) -> bool:
+    """Return a switch of a verb; None is its default.
+
+    Raises:
+        TrainerError [trainer.bad-argument]: it is something else.
+    """
+    if value is not None and not isinstance(value, bool):
+        raise _bad(name, value, f"True, False, or None for {default}", f"{name}={default}")
+    return default if value is None else value
+
+
 def check_data(datamodule: object, *passed: object) -> None:
     """Refuse data that is given twice, or a data module that is none.
 

@@ -31,6 +31,7 @@ from drivetrain.resolver.front import plan_for
 from drivetrain.trainer.arguments import (
     as_path,
     bare,
+    check_choice,
     check_data,
     check_model,
     check_names,
@@ -221,20 +222,30 @@ class Trainer(View):
         model: Module | None = None,
         dataloaders: Any = None,
         datamodule: DataModule | None = None,
+        return_predictions: bool | None = None,
         ckpt_path: str | os.PathLike[str] | None = None,
         *,
         weights_only: bool = True,
         **flags: Any,
-    ) -> list[Any]:
+    ) -> Any:
         """Return predict_step's output for every batch, in the loader's order, on the CPU.
 
-        With several loaders, a list for each.
+        With several loaders, a list for each. ``return_predictions=False`` returns None: outputs are given to
+        the hooks of callbacks, such as a `BasePredictionWriter`, then let go, and nothing is gathered.
         """
         check_data(datamodule, dataloaders)
-        found: list[Any] = self._run(
-            "predict", flags, model, datamodule, dataloaders, ckpt_path, None, weights_only
+        keep = check_choice("return_predictions", return_predictions, default=True)
+        return self._run(
+            "predict",
+            flags,
+            model,
+            datamodule,
+            dataloaders,
+            ckpt_path,
+            None,
+            weights_only,
+            return_predictions=keep,
         )
-        return found
 
     def save_checkpoint(
         self, filepath: str | os.PathLike[str], weights_only: bool = False, *, alone: bool = False
@@ -266,6 +277,8 @@ class Trainer(View):
         ckpt_path: str | os.PathLike[str] | None,
         val_loaders: Any,
         weights_only: bool,
+        *,
+        return_predictions: bool = True,
     ) -> Any:
         module = check_model(self._module if model is None else model)
         before = self._resolution
@@ -283,6 +296,7 @@ class Trainer(View):
                 val_loaders=val_loaders,
                 ckpt_path=as_path(ckpt_path, self.callbacks),
                 weights_only=weights_only,
+                return_predictions=return_predictions,
                 is_external=found.plan.launcher == "external",
             )
             self._module, self._context, self._ckpt_path = module, None, request.ckpt_path

@@ -325,6 +325,11 @@ class View:
         """Whether the epoch's last step was taken; not where a bound or a wish to stop cut it short."""
         return self._fitted is not None and self._fitted.progress.is_trained
 
+    @property
+    def batch_indices(self) -> Any:
+        """The dataset's indices of the samples in the batch that predict is at; None where nobody knows."""
+        return None if self._context is None else self._context.batch_indices
+
     def training_batches(self) -> Iterator[Any]:
         """Read the fit's training data once more, on the device: for statistics over all of it.
 
