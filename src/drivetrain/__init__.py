@@ -35,6 +35,8 @@ _HOMES = {
     ),
     "base.origin": ("Origin", "Sourced"),
     "base.quantity": ("Quantity",),
+    "callbacks.backbone_finetuning": ("BackboneFinetuning",),
+    "callbacks.base_finetuning": ("BaseFinetuning",),
     "callbacks.callback": ("Callback", "Checkpoint"),
     "callbacks.checkpoint": ("ModelCheckpoint",),
     "callbacks.early_stopping": ("EarlyStopping", "EarlyStoppingReason"),

@@ -24,6 +24,8 @@ from drivetrain.base.errors import TrainerError as TrainerError
 from drivetrain.base.origin import Origin as Origin
 from drivetrain.base.origin import Sourced as Sourced
 from drivetrain.base.quantity import Quantity as Quantity
+from drivetrain.callbacks.backbone_finetuning import BackboneFinetuning as BackboneFinetuning
+from drivetrain.callbacks.base_finetuning import BaseFinetuning as BaseFinetuning
 from drivetrain.callbacks.callback import Callback as Callback
 from drivetrain.callbacks.callback import Checkpoint as Checkpoint
 from drivetrain.callbacks.checkpoint import ModelCheckpoint as ModelCheckpoint

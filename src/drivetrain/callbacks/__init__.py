@@ -3,6 +3,8 @@
 ::
 
     average.py          Average: the running average of a module's weights, and its exchange with them
+    backbone_finetuning.py  BackboneFinetuning: unfreezes ``module.backbone`` at an epoch
+    base_finetuning.py  BaseFinetuning: freezes parts before the fit, and unfreezes them within it
     batch_norm.py       batch norm's running statistics, computed anew
     callback.py         Callback: every hook, empty; Checkpoint: one that saves
     checkpoint.py       ModelCheckpoint: saves every so often, and keeps the best, the newest, or all
@@ -16,6 +18,7 @@
     monitor.py          a logged value that a callback decides by, and whether it is of now
     on_exception.py     OnExceptionCheckpoint: saves a run that stops with an exception
     own_files.py        which files are a run's own, and the removal of those only
+    param_groups.py     parameter groups that come, or get other rates, under schedulers that run
     prediction_writer.py  BasePredictionWriter: writes predictions as they come, or at the end
     ranking.py          which checkpoints are the best
     refusal.py          the error for a callback's argument
@@ -29,6 +32,8 @@
     weight_averaging.py WeightAveraging, EMAWeightAveraging: validate, save and end with an average
 """
 
+from drivetrain.callbacks.backbone_finetuning import BackboneFinetuning
+from drivetrain.callbacks.base_finetuning import BaseFinetuning
 from drivetrain.callbacks.callback import Callback, Checkpoint
 from drivetrain.callbacks.checkpoint import ModelCheckpoint
 from drivetrain.callbacks.early_stopping import EarlyStopping, EarlyStoppingReason
@@ -44,6 +49,8 @@ from drivetrain.callbacks.timer import Timer
 from drivetrain.callbacks.weight_averaging import EMAWeightAveraging, WeightAveraging
 
 __all__ = [
+    "BackboneFinetuning",
+    "BaseFinetuning",
     "BasePredictionWriter",
     "Callback",
     "Checkpoint",
