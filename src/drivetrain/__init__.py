@@ -43,6 +43,7 @@ _HOMES = {
     "callbacks.lambda_callback": ("LambdaCallback",),
     "callbacks.learning_rate_monitor": ("LearningRateMonitor",),
     "callbacks.line_progress": ("LineProgress",),
+    "callbacks.model_pruning": ("ModelPruning",),
     "callbacks.on_exception": ("OnExceptionCheckpoint",),
     "callbacks.prediction_writer": ("BasePredictionWriter",),
     "callbacks.rich_progress": ("RichProgress",),

@@ -34,6 +34,7 @@ from drivetrain.callbacks.early_stopping import EarlyStoppingReason as EarlyStop
 from drivetrain.callbacks.lambda_callback import LambdaCallback as LambdaCallback
 from drivetrain.callbacks.learning_rate_monitor import LearningRateMonitor as LearningRateMonitor
 from drivetrain.callbacks.line_progress import LineProgress as LineProgress
+from drivetrain.callbacks.model_pruning import ModelPruning as ModelPruning
 from drivetrain.callbacks.on_exception import OnExceptionCheckpoint as OnExceptionCheckpoint
 from drivetrain.callbacks.prediction_writer import BasePredictionWriter as BasePredictionWriter
 from drivetrain.callbacks.rich_progress import RichProgress as RichProgress

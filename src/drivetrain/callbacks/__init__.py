@@ -15,11 +15,13 @@
     lambda_callback.py  LambdaCallback: functions as hooks
     learning_rate_monitor.py  LearningRateMonitor: writes down what steps are taken with
     line_progress.py    LineProgress: one line every few seconds
+    model_pruning.py    ModelPruning: sets the least important weights to zero
     monitor.py          a logged value that a callback decides by, and whether it is of now
     on_exception.py     OnExceptionCheckpoint: saves a run that stops with an exception
     own_files.py        which files are a run's own, and the removal of those only
     param_groups.py     parameter groups that come, or get other rates, under schedulers that run
     prediction_writer.py  BasePredictionWriter: writes predictions as they come, or at the end
+    pruned.py           parameters with masks, as torch keeps them, and plain again
     ranking.py          which checkpoints are the best
     refusal.py          the error for a callback's argument
     rich_progress.py    RichProgress: a bar on a terminal
@@ -40,6 +42,7 @@ from drivetrain.callbacks.early_stopping import EarlyStopping, EarlyStoppingReas
 from drivetrain.callbacks.lambda_callback import LambdaCallback
 from drivetrain.callbacks.learning_rate_monitor import LearningRateMonitor
 from drivetrain.callbacks.line_progress import LineProgress
+from drivetrain.callbacks.model_pruning import ModelPruning
 from drivetrain.callbacks.on_exception import OnExceptionCheckpoint
 from drivetrain.callbacks.prediction_writer import BasePredictionWriter
 from drivetrain.callbacks.rich_progress import RichProgress
@@ -61,6 +64,7 @@ __all__ = [
     "LearningRateMonitor",
     "LineProgress",
     "ModelCheckpoint",
+    "ModelPruning",
     "OnExceptionCheckpoint",
     "RichProgress",
     "SpikeDetection",
