@@ -40,6 +40,7 @@ _HOMES = {
     "callbacks.callback": ("Callback", "Checkpoint"),
     "callbacks.checkpoint": ("ModelCheckpoint",),
     "callbacks.early_stopping": ("EarlyStopping", "EarlyStoppingReason"),
+    "callbacks.gradient_accumulation": ("GradientAccumulationScheduler",),
     "callbacks.lambda_callback": ("LambdaCallback",),
     "callbacks.learning_rate_monitor": ("LearningRateMonitor",),
     "callbacks.line_progress": ("LineProgress",),

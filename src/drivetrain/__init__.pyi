@@ -31,6 +31,9 @@ from drivetrain.callbacks.callback import Checkpoint as Checkpoint
 from drivetrain.callbacks.checkpoint import ModelCheckpoint as ModelCheckpoint
 from drivetrain.callbacks.early_stopping import EarlyStopping as EarlyStopping
 from drivetrain.callbacks.early_stopping import EarlyStoppingReason as EarlyStoppingReason
+from drivetrain.callbacks.gradient_accumulation import (
+    GradientAccumulationScheduler as GradientAccumulationScheduler,
+)
 from drivetrain.callbacks.lambda_callback import LambdaCallback as LambdaCallback
 from drivetrain.callbacks.learning_rate_monitor import LearningRateMonitor as LearningRateMonitor
 from drivetrain.callbacks.line_progress import LineProgress as LineProgress
@@ -39,7 +42,9 @@ from drivetrain.callbacks.on_exception import OnExceptionCheckpoint as OnExcepti
 from drivetrain.callbacks.prediction_writer import BasePredictionWriter as BasePredictionWriter
 from drivetrain.callbacks.rich_progress import RichProgress as RichProgress
 from drivetrain.callbacks.spike_detection import SpikeDetection as SpikeDetection
-from drivetrain.callbacks.stochastic_weight_averaging import StochasticWeightAveraging as StochasticWeightAveraging
+from drivetrain.callbacks.stochastic_weight_averaging import (
+    StochasticWeightAveraging as StochasticWeightAveraging,
+)
 from drivetrain.callbacks.timer import Timer as Timer
 from drivetrain.callbacks.weight_averaging import EMAWeightAveraging as EMAWeightAveraging
 from drivetrain.callbacks.weight_averaging import WeightAveraging as WeightAveraging

@@ -12,6 +12,7 @@
     claims.py           who takes a free name, of several runs that save into one folder
     clock.py            a time that is over at the same step on every rank
     early_stopping.py   EarlyStopping: ends a fit when a value stops improving
+    gradient_accumulation.py  GradientAccumulationScheduler: how many batches a step takes, by epoch
     lambda_callback.py  LambdaCallback: functions as hooks
     learning_rate_monitor.py  LearningRateMonitor: writes down what steps are taken with
     line_progress.py    LineProgress: one line every few seconds
@@ -39,6 +40,7 @@ from drivetrain.callbacks.base_finetuning import BaseFinetuning
 from drivetrain.callbacks.callback import Callback, Checkpoint
 from drivetrain.callbacks.checkpoint import ModelCheckpoint
 from drivetrain.callbacks.early_stopping import EarlyStopping, EarlyStoppingReason
+from drivetrain.callbacks.gradient_accumulation import GradientAccumulationScheduler
 from drivetrain.callbacks.lambda_callback import LambdaCallback
 from drivetrain.callbacks.learning_rate_monitor import LearningRateMonitor
 from drivetrain.callbacks.line_progress import LineProgress
@@ -60,6 +62,7 @@ __all__ = [
     "EMAWeightAveraging",
     "EarlyStopping",
     "EarlyStoppingReason",
+    "GradientAccumulationScheduler",
     "LambdaCallback",
     "LearningRateMonitor",
     "LineProgress",

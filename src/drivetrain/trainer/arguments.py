@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from drivetrain.base.errors import TrainerError
 from drivetrain.base.text import listed, nearest
-from drivetrain.callbacks import Callback, LineProgress, ModelCheckpoint, RichProgress, Timer
+from drivetrain.callbacks import (
+    Callback,
+    GradientAccumulationScheduler,
+    LineProgress,
+    ModelCheckpoint,
+    RichProgress,
+    Timer,
+)
 from drivetrain.callbacks.checkpoint import best_path, newest_path
 from drivetrain.events import is_unused
 from drivetrain.loggers.csv import CSVLogger
 from drivetrain.loggers.logger import DummyLogger
+from drivetrain.loops.settings import Accumulation, Settings
 from drivetrain.machine import probe
 from drivetrain.modules import DataModule, Module
 from drivetrain.modules.run import Logs
@@ -171,6 +180,29 @@ def with_own(callbacks: list[Callback], module: Module) -> list[Callback]:
         raise _bad("configure_callbacks", found, "a method that returns a Callback or a list", "callbacks")
     kinds = {type(one) for one in own}
     return [one for one in callbacks if type(one) not in kinds] + own
+
+
+def with_schedule(settings: Settings, callbacks: Iterable[Callback]) -> Settings:
+    """Return the settings with what a GradientAccumulationScheduler among the callbacks says.
+
+    Raises:
+        TrainerError [trainer.argument-twice]: ``accumulate_grad_batches``, or another one, says it too.
+    """
+    found = [one for one in callbacks if isinstance(one, GradientAccumulationScheduler)]
+    if not found:
+        return settings
+    said = dict(settings.accumulation.by_epoch)
+    if len(found) > 1 or said != {0: 1}:
+        raise TrainerError(
+            "trainer.argument-twice",
+            "accumulation by a GradientAccumulationScheduler, and said a second time",
+            values={"accumulate_grad_batches": said, "scheduling": [one.scheduling for one in found]},
+            because="one thing is said once",
+            hint="leave one of them out",
+        )
+    return replace(
+        settings, accumulation=Accumulation(found[0].scheduling, settings.accumulation.spans_epochs)
+    )
 
 
 def _bad(name: str, value: object, because: str, hint: str) -> TrainerError:

@@ -39,6 +39,7 @@ from drivetrain.trainer.arguments import (
     read_loggers,
     translated,
     with_own,
+    with_schedule,
 )
 from drivetrain.trainer.overrides import FLAGS, plan_call
 from drivetrain.trainer.view import View, no_run
@@ -124,7 +125,9 @@ class Trainer(View):
         self._resume_from: Any = old.pop("resume_from_checkpoint", None)
         given |= translated(old, given, defaults)
         given |= bare(given) if given["barebones"] else {}
-        super().__init__(flags, found, read_settings(given), read_callbacks(given), read_loggers(given))
+        self._given_settings, callbacks = read_settings(given), read_callbacks(given)
+        settings = with_schedule(self._given_settings, callbacks)
+        super().__init__(flags, found, settings, callbacks, read_loggers(given))
         self._autologs = bool(given["enable_autolog_hparams"])
 
     def fit(
@@ -288,6 +291,7 @@ class Trainer(View):
             found = self._resolution
             check(found.plan, found.catalogue, found.objects)
             self.callbacks = with_own(self._given_callbacks, module)
+            self._settings = with_schedule(self._given_settings, self.callbacks)
             check_objects(module, self.callbacks, Callback)
             request = Request(
                 stage=stage,
