@@ -7,6 +7,7 @@ from drivetrain.accelerators.cuda import CUDAAccelerator as CUDAAccelerator
 from drivetrain.base.errors import BuildError as BuildError
 from drivetrain.base.errors import CheckpointError as CheckpointError
 from drivetrain.base.errors import CollectiveError as CollectiveError
+from drivetrain.base.errors import CompatError as CompatError
 from drivetrain.base.errors import Conflict as Conflict
 from drivetrain.base.errors import DataError as DataError
 from drivetrain.base.errors import DrivetrainDeprecationWarning as DrivetrainDeprecationWarning
@@ -18,6 +19,7 @@ from drivetrain.base.errors import LoggerError as LoggerError
 from drivetrain.base.errors import ModuleError as ModuleError
 from drivetrain.base.errors import Notice as Notice
 from drivetrain.base.errors import PlanError as PlanError
+from drivetrain.base.errors import ProfilerError as ProfilerError
 from drivetrain.base.errors import RankFailure as RankFailure
 from drivetrain.base.errors import SpikeError as SpikeError
 from drivetrain.base.errors import TrainerError as TrainerError
@@ -29,23 +31,27 @@ from drivetrain.callbacks.base_finetuning import BaseFinetuning as BaseFinetunin
 from drivetrain.callbacks.callback import Callback as Callback
 from drivetrain.callbacks.callback import Checkpoint as Checkpoint
 from drivetrain.callbacks.checkpoint import ModelCheckpoint as ModelCheckpoint
+from drivetrain.callbacks.device_stats_monitor import DeviceStatsMonitor as DeviceStatsMonitor
 from drivetrain.callbacks.early_stopping import EarlyStopping as EarlyStopping
 from drivetrain.callbacks.early_stopping import EarlyStoppingReason as EarlyStoppingReason
-from drivetrain.callbacks.gradient_accumulation import (
-    GradientAccumulationScheduler as GradientAccumulationScheduler,
-)
+from drivetrain.callbacks.gradient_accumulation import GradientAccumulationScheduler as GradientAccumulationScheduler
 from drivetrain.callbacks.lambda_callback import LambdaCallback as LambdaCallback
 from drivetrain.callbacks.learning_rate_monitor import LearningRateMonitor as LearningRateMonitor
 from drivetrain.callbacks.line_progress import LineProgress as LineProgress
 from drivetrain.callbacks.model_pruning import ModelPruning as ModelPruning
+from drivetrain.callbacks.model_summary import ModelSummary as ModelSummary
 from drivetrain.callbacks.on_exception import OnExceptionCheckpoint as OnExceptionCheckpoint
 from drivetrain.callbacks.prediction_writer import BasePredictionWriter as BasePredictionWriter
-from drivetrain.callbacks.rich_progress import RichProgress as RichProgress
+from drivetrain.callbacks.progress_bar import ProgressBar as ProgressBar
+from drivetrain.callbacks.rich_model_summary import RichModelSummary as RichModelSummary
+from drivetrain.callbacks.rich_progress_bar import RichProgressBar as RichProgressBar
+from drivetrain.callbacks.rich_progress_bar import RichProgressBarTheme as RichProgressBarTheme
 from drivetrain.callbacks.spike_detection import SpikeDetection as SpikeDetection
-from drivetrain.callbacks.stochastic_weight_averaging import (
-    StochasticWeightAveraging as StochasticWeightAveraging,
-)
+from drivetrain.callbacks.stochastic_weight_averaging import StochasticWeightAveraging as StochasticWeightAveraging
+from drivetrain.callbacks.throughput import Throughput as Throughput
+from drivetrain.callbacks.throughput_monitor import ThroughputMonitor as ThroughputMonitor
 from drivetrain.callbacks.timer import Timer as Timer
+from drivetrain.callbacks.tqdm_progress_bar import TQDMProgressBar as TQDMProgressBar
 from drivetrain.callbacks.weight_averaging import EMAWeightAveraging as EMAWeightAveraging
 from drivetrain.callbacks.weight_averaging import WeightAveraging as WeightAveraging
 from drivetrain.checkpoint_io.checkpoint_io import CheckpointIO as CheckpointIO
@@ -73,10 +79,17 @@ from drivetrain.loggers.wandb import WandbLogger as WandbLogger
 from drivetrain.loops.fit_result import FitResult as FitResult
 from drivetrain.machine.snapshot import Machine as Machine
 from drivetrain.modules.datamodule import DataModule as DataModule
+from drivetrain.modules.flops import measure_flops as measure_flops
 from drivetrain.modules.module import Module as Module
+from drivetrain.modules.summary import summarize as summarize
 from drivetrain.precision.mixed import MixedPrecision as MixedPrecision
 from drivetrain.precision.precision import Precision as Precision
 from drivetrain.precision.true import TruePrecision as TruePrecision
+from drivetrain.profilers.advanced import AdvancedProfiler as AdvancedProfiler
+from drivetrain.profilers.pass_through import PassThroughProfiler as PassThroughProfiler
+from drivetrain.profilers.profiler import Profiler as Profiler
+from drivetrain.profilers.pytorch import PyTorchProfiler as PyTorchProfiler
+from drivetrain.profilers.simple import SimpleProfiler as SimpleProfiler
 from drivetrain.resolver.facts import AcceleratorFacts as AcceleratorFacts
 from drivetrain.resolver.facts import CheckpointIOFacts as CheckpointIOFacts
 from drivetrain.resolver.facts import EnvironmentFacts as EnvironmentFacts

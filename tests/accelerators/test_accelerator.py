@@ -70,3 +70,15 @@ def test_a_gpu_moves_measures_and_repeats() -> None:
     cuda.set_rng_state(device, state)
     assert torch.equal(torch.rand(3, device=device), first)
     cuda.teardown(device)
+
+
+def test_the_cpu_tells_how_busy_and_how_full_it_is() -> None:
+    accelerator, cpu = dt.CPUAccelerator(), torch.device("cpu")
+    first = accelerator.stats(cpu)
+    assert set(first) == {"cpu_vm_percent", "cpu_swap_percent", "cpu_process_bytes"}
+    assert first["cpu_process_bytes"] > 2**20
+    accelerator._times = (accelerator._times[0] - 30.0, accelerator._times[1] - 60.0)
+    second = accelerator.stats(cpu)
+    assert second["cpu_percent"] == pytest.approx(50, abs=5)
+    assert all(0 <= value <= 100 for name, value in second.items() if name.endswith("percent"))
+    assert accelerator.peak_flops(cpu, "float32") is None

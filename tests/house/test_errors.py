@@ -21,7 +21,7 @@ HEADINGS = ("Cause", "Fix", "Example")
 
 CODE = re.compile(r"[a-z_]+\.[a-z0-9][a-z0-9-]*")
 ROOM = re.compile(
-    "accelerator|build|callback|checkpoint|cli|collectives|data|engine|environment|flags|launch|logger|loop"
+    "accelerator|build|callback|checkpoint|cli|collectives|compat|data|engine|environment|flags|launch|logger|loop"
     "|machine|module|plan|precision|profiler|rank|strategy|trainer"
 )
 FILES = frozenset({"ckpt", "json", "md", "pt", "py", "png", "toml", "yaml"})
@@ -58,8 +58,9 @@ def codes(root: Path) -> dict[str, str]:
     """Return every code with the first place that it stands in."""
     found: dict[str, str] = {}
     for path in sorted(root.rglob("*.py")):
-        if path.parent.parent == root and path.name == "__init__.py":
-            continue  # the package's table names modules, which look like codes
+        is_face = path.parent.parent == root and path.name == "__init__.py"
+        if is_face or path.parts[-2:] == ("compat", "table.py"):
+            continue  # tables name modules, which look like codes
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for line, code in sorted([*raised(tree), *written(tree)]):
             found.setdefault(code, f"{path.relative_to(root.parent).as_posix()}:{line}")

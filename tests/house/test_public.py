@@ -119,7 +119,16 @@ def test_public_names_load_no_compiler(loaded):
 
 
 def test_public_names_load_no_optional_package(loaded):
-    optional = ("matplotlib", "sklearn", "tensorboard", "wandb", "mlflow", "deepspeed", "transformers")
+    optional = (
+        "matplotlib",
+        "sklearn",
+        "tensorboard",
+        "wandb",
+        "mlflow",
+        "deepspeed",
+        "transformers",
+        "tqdm",
+    )
     assert [name for name in loaded["added"] if name.partition(".")[0] in optional] == []
 
 

@@ -67,6 +67,7 @@ def quiet(**kwargs: Any) -> dt.Trainer:
             "accelerator": "cpu",
             "devices": 1,
             "enable_progress_bar": False,
+            "enable_model_summary": None if kwargs.get("barebones") else False,
             "num_sanity_val_steps": 0,
             **kwargs,
         }

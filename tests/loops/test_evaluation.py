@@ -67,3 +67,29 @@ def test_nothing_is_fine_where_it_is_asked_for() -> None:
     quiet(max_epochs=1).fit(Regression(), loader(), [])  # a module without validation loaders says so
     with pytest.raises(dt.DataError, match=r"data.empty"):
         quiet(max_epochs=1).fit(Regression(), loader(), loader(3, drop_last=True))
+
+
+def test_a_decorated_step_gets_what_the_step_inside_expects() -> None:
+    def decorated(step: Any) -> Any:
+        def called(*arguments: Any) -> Any:
+            return step(*arguments)
+
+        return called
+
+    class Decorated(Regression):
+        validation_step = decorated(Regression.validation_step)
+        predict_step = decorated(lambda self, batch, batch_idx: batch[0])
+
+    assert set(quiet().validate(Decorated(), loader())[0]) == {"val"}
+    assert len(quiet().predict(Decorated(), loader())) == 10
+
+
+def test_a_module_in_float64_gets_its_inputs_as_they_are() -> None:
+    class Double(Regression):
+        def validation_step(self, batch: Any, batch_idx: int) -> None:
+            self.log("val", self.loss([one.double() for one in batch] if batch_idx else batch))
+
+    module = Double().double()
+    samples = [tuple(one.double() for one in batch) for batch in loader()]
+    assert quiet().validate(module, samples)[0]["val"] > 0
+    assert quiet(precision="64-true").validate(Regression(), loader())[0]["val"] > 0

@@ -18,6 +18,7 @@ def test_a_loss_is_read_from_each_form(output) -> None:
     ("output", "says"),
     [
         (torch.ones(()), "a tensor without a gradient"),
+        (torch.ones((), dtype=torch.complex64, requires_grad=True) * 2, "a complex loss of torch.complex64"),
         (torch.ones(3, requires_grad=True), r"shape \(3,\)"),
         ({"los": LOSS}, r"a dict with \['los'\]"),
         (1.5, "1.5, a float"),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -53,6 +54,25 @@ def test_a_name_is_kept_in_one_way() -> None:
 def test_only_numbers_and_scalars_are_logged(value) -> None:
     with pytest.raises(dt.ModuleError, match=r"module.log-value\] self.log\('a'"):
         training().log("a", value, LogOptions())
+
+
+@pytest.mark.parametrize("value", [10**400, torch.ones(1, dtype=torch.complex64), 1j, np.ones(2)])
+def test_what_is_no_real_number_is_refused(value) -> None:
+    with pytest.raises(dt.ModuleError, match=r"module.log-value"):
+        training().log("a", value, LogOptions())
+
+
+@pytest.mark.parametrize("name", ["", None, 3, ["a"]])
+def test_a_value_has_a_name(name) -> None:
+    with pytest.raises(dt.ModuleError, match=r"module.log-value"):
+        training().log(name, 1.0, LogOptions())
+
+
+@pytest.mark.parametrize("value", [np.ones(1), np.float32(1), np.int64(1), np.ones((1, 1)), True])
+def test_one_number_is_one_however_it_is_wrapped(value) -> None:
+    results = training()
+    results.log("a", value, LogOptions())
+    assert results.metrics()["a"] == 1
 
 
 def test_a_buffer_that_changes_later_was_logged_as_it_was() -> None:

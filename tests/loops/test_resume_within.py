@@ -79,3 +79,19 @@ def test_a_run_goes_on_exactly(tmp_path: Path, batches: int, hook: str) -> None:
     assert save.saved
     resumed = run(ckpt_path=path)
     assert differing(whole, resumed) == []
+
+
+def test_schedulers_go_on_after_an_epochs_last_step_without_a_warning(tmp_path: Path) -> None:
+    class Scheduled(Regression):
+        def configure_optimizers(self):
+            optimizer = super().configure_optimizers()
+            return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1)]
+
+    path, whole, module = tmp_path / "a.ckpt", Scheduled(), Scheduled()
+    quiet(max_epochs=2, callbacks=[SaveAt(path, batches=10)]).fit(whole, loader())
+    trainer = quiet(max_epochs=2)
+    trainer.fit(module, loader(), ckpt_path=path)
+    assert trainer.optimizers[0].param_groups[0]["lr"] == pytest.approx(1e-4)
+    assert all(
+        torch.equal(one, other) for one, other in zip(whole.parameters(), module.parameters(), strict=True)
+    )

@@ -141,3 +141,37 @@ def test_bytes_in_use_are_read_of_cuda_devices_and_of_no_others(monkeypatch: pyt
         monkeypatch.setattr(torch.cuda, name, lambda index, place=place: 100 * place + index)
     assert probe.device_memory("cuda", 1) == {"used": 1, "peak": 101, "reserved": 201}
     assert probe.device_memory("mps", 0) == {}
+
+
+def test_where_there_is_no_proc_psutil_is_asked_if_it_is_there(monkeypatch) -> None:
+    psutil = pytest.importorskip("psutil")
+
+    def refuse(*given, **named):
+        raise OSError
+
+    monkeypatch.setattr(probe, "open", refuse, raising=False)
+    times = probe.processor_times()
+    assert times is not None
+    assert 0 < times[0] < times[1]
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: types.SimpleNamespace(percent=40.0))
+    monkeypatch.setattr(psutil, "swap_memory", lambda: types.SimpleNamespace(percent=5.0))
+    memory = types.SimpleNamespace(rss=7)
+    monkeypatch.setattr(psutil, "Process", lambda: types.SimpleNamespace(memory_info=lambda: memory))
+    assert probe.processor_stats() == {
+        "cpu_vm_percent": 40.0,
+        "cpu_swap_percent": 5.0,
+        "cpu_process_bytes": 7.0,
+    }
+    monkeypatch.setattr(probe, "_psutil", lambda: None)
+    assert (probe.processor_times(), probe.processor_stats()) == (None, {})
+
+
+def test_what_the_machine_tells_is_of_now() -> None:
+    busy, total = probe.processor_times()
+    assert 0 < busy < total
+    assert 0 < probe.processor_stats()["cpu_vm_percent"] < 100
+
+
+def test_devices_of_one_kind_are_counted() -> None:
+    assert probe.num_devices("cuda") == torch.cuda.device_count()
+    assert probe.num_devices("nothing") == 0

@@ -106,3 +106,28 @@ def test_each_rank_starts_from_rank_zeros_model_in_evaluation_too() -> None:
     found = quiet(devices=2, strategy="ddp", launcher="fork").test(module, loader(40))
     assert found[0]["test"] == pytest.approx(quiet().test(Regression(), loader(40))[0]["test"], abs=1e-6)
     assert isinstance(module, dt.Module)
+
+
+class Leaving(dt.Callback):
+    def __init__(self, ranks: tuple[int, ...]) -> None:
+        self.ranks = ranks
+
+    def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, batch_idx: int) -> int | None:
+        return -1 if batch_idx == 3 and trainer.global_rank in self.ranks else None
+
+    def on_validation_batch_end(self, trainer: Any, *_: Any) -> None:
+        trainer.save_checkpoint("never.ckpt")
+
+
+def test_an_epoch_is_left_by_all_ranks_or_by_none() -> None:
+    def run(ranks: tuple[int, ...], *loaders: Any) -> Any:
+        trainer = quiet(devices=2, strategy="ddp", launcher="fork", max_epochs=2, callbacks=[Leaving(ranks)])
+        return trainer.fit(Regression(), loader(40), *loaders)
+
+    assert run((0, 1)).steps == 6
+    with pytest.raises(dt.CollectiveError, match=r"loop.batch-start\] .* on rank 0, and not"):
+        run((0,))
+    with pytest.raises(dt.RankFailure, match=r"loop.batch-start\] .* on rank 1, and not"):
+        run((1,))
+    with pytest.raises(dt.TrainerError, match=r"trainer.save-within\] .* the validation loop, on 2 ranks"):
+        run((), loader(40))

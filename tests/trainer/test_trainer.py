@@ -64,6 +64,15 @@ def test_what_cannot_run_yet_says_so_before_anything_starts() -> None:
             "trainer.bad-argument",
             "enable_checkpointing",
         ),
+        (
+            {"callbacks": dt.ModelSummary(), "enable_model_summary": False},
+            "trainer.bad-argument",
+            "not False with a ModelSummary in callbacks",
+        ),
+        ({"profiler": "sample"}, "trainer.bad-argument", "pass profiler='simple'"),
+        ({"profiler": dt.SimpleProfiler}, "trainer.bad-argument", "a Profiler object"),
+        ({"barebones": True, "profiler": "simple"}, "trainer.bad-argument", "barebones=True"),
+        ({"barebones": True, "enable_model_summary": True}, "trainer.bad-argument", "barebones=True"),
     ],
 )
 def test_other_arguments_are_refused(given: dict, code: str, says: str) -> None:
@@ -75,10 +84,10 @@ def test_other_arguments_are_refused(given: dict, code: str, says: str) -> None:
 
 def test_old_spellings_reach_the_arguments_of_today() -> None:
     with pytest.warns(dt.DrivetrainDeprecationWarning, match=r"enable_progress_bar"):
-        trainer = dt.Trainer(progress_bar_refresh_rate=0)
+        trainer = dt.Trainer(progress_bar_refresh_rate=0, enable_model_summary=False)
     assert trainer.callbacks == []
     with pytest.warns(dt.DrivetrainDeprecationWarning):
-        assert len(dt.Trainer(checkpoint_callback=True).callbacks) == 2
+        assert len(dt.Trainer(checkpoint_callback=True).callbacks) == 3
 
 
 def test_an_old_place_to_resume_from_is_where_fit_goes_on(tmp_path) -> None:

@@ -5,6 +5,7 @@
     accelerator.py   Accelerator: the interface
     cpu.py           CPUAccelerator
     cuda.py          CUDAAccelerator
+    peaks.py         how many operations a second GPUs are promised to do
 """
 
 from drivetrain.accelerators.accelerator import Accelerator

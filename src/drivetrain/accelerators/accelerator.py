@@ -50,6 +50,24 @@ class Accelerator(ABC):
         """
 
     @abstractmethod
+    def stats(self, device: torch.device) -> dict[str, float]:
+        """Return what the device tells about itself now, by name; waits for nothing.
+
+        Units:
+            returns: bytes and counts; names that end in ``percent`` go from 0 to 100.
+        """
+
+    @abstractmethod
+    def peak_flops(self, device: torch.device, number: str) -> float | None:
+        """Return what the maker promises for matrix products, or None where it is not known.
+
+        ``number`` is ``float64``, ``float32``, ``tf32``, ``bfloat16`` or ``float16``.
+
+        Units:
+            returns: operations a second; a multiplication and an addition are two.
+        """
+
+    @abstractmethod
     def rng_state(self, device: torch.device) -> torch.Tensor | None:
         """Return the device's own random state, or None where it has none beside the CPU's."""
 

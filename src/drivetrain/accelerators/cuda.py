@@ -7,6 +7,7 @@ from typing import final
 import torch
 
 from drivetrain.accelerators.accelerator import Accelerator
+from drivetrain.accelerators.peaks import peak
 from drivetrain.base.errors import BuildError
 from drivetrain.machine import probe
 from drivetrain.resolver.facts import AcceleratorFacts
@@ -48,6 +49,14 @@ class CUDAAccelerator(Accelerator):
     def memory_bytes(self, device: torch.device) -> dict[str, int]:
         """Return bytes in use, the peak, and what torch has reserved."""
         return probe.device_memory("cuda", device.index)
+
+    def stats(self, device: torch.device) -> dict[str, float]:
+        """Return what torch's allocator counts: ``allocated_bytes.all.current`` and the like."""
+        return {name: float(value) for name, value in torch.cuda.memory_stats(device).items()}
+
+    def peak_flops(self, device: torch.device, number: str) -> float | None:
+        """Return what the GPU's data sheet says, without sparsity."""
+        return peak(torch.cuda.get_device_name(device), number)
 
     def rng_state(self, device: torch.device) -> torch.Tensor | None:
         """Return this GPU's generator state."""

@@ -15,7 +15,9 @@
         +-- SpikeError           the loss jumped; holds the batch
         +-- EngineError          an Engine method was called with what it cannot do
         +-- LoggerError          a logger cannot write what, or where, it was told to
+        +-- ProfilerError        a profiler was called with what it cannot do
         +-- TrainerError         a Trainer method was called with what it cannot do
+        +-- CompatError          code written for another library cannot run here (also an ImportError)
     UserWarning
     +-- DrivetrainWarning        has an action, a code and a switch (warnings.filterwarnings)
         +-- DrivetrainDeprecationWarning   prints the new call (also a FutureWarning)
@@ -24,7 +26,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -89,6 +91,17 @@ def _hint(fix: Fix) -> str:
     return " and ".join(said + [f"leave out {name}" for name in dropped])
 
 
+_KINDS: list[Callable[[type[DrivetrainError], str], type[DrivetrainError]]] = []
+
+
+def also_raise_as(find: Callable[[type[DrivetrainError], str], type[DrivetrainError]]) -> None:
+    """Let every error be of the kind that ``find`` returns for its class and code: a subclass of the class.
+
+    So whoever mirrors another library's names can have errors caught by its names too.
+    """
+    _KINDS.append(find)
+
+
 class DrivetrainError(Exception):
     """Base of every error that the library raises on purpose.
 
@@ -111,10 +124,13 @@ class DrivetrainError(Exception):
         self.because = because
         self.hint = hint
         super().__init__(render(code, message, self.values, because, (hint,) if hint else ()))
+        for find in _KINDS:
+            self.__class__ = find(type(self), code)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Cross a process boundary with the data, not only with the text."""
-        return _rebuild, (type(self), self.code, self.message, self.values, self.because, self.hint)
+        kind = next(one for one in type(self).__mro__ if not hasattr(one, "also_of"))
+        return _rebuild, (kind, self.code, self.message, self.values, self.because, self.hint)
 
 
 def _rebuild(
@@ -203,8 +219,16 @@ class LoggerError(DrivetrainError):
     """A logger cannot write what, or where, it was told to."""
 
 
+class ProfilerError(DrivetrainError):
+    """A profiler was made, or called, with something that it cannot do."""
+
+
 class TrainerError(DrivetrainError):
     """A Trainer method was called with something that it cannot do."""
+
+
+class CompatError(DrivetrainError, ImportError):
+    """Code that was written for another library asks for what is not here."""
 
 
 class RankFailure(DrivetrainError):  # noqa: N818 - it tells of a failure elsewhere

@@ -206,12 +206,16 @@ class ModelCheckpoint(Checkpoint):
         if stage != "fit":
             return
         if self.dirpath is None or self.dirpath == self._default_dirpath:
-            self.dirpath = self._default_dirpath = joined(trainer.default_root_dir, "checkpoints")
+            self.dirpath = self._default_dirpath = self._folder_of(trainer)
         if self.save_last == "link" and "://" in self.dirpath:
             raise bad_argument(
                 self, "save_last", "link", f"True or False where the folder is remote: {self.dirpath}"
             )
         self._forget()
+
+    def _folder_of(self, trainer: Run) -> str:
+        """Return the folder where the user named none, on every rank the same."""
+        return joined(trainer.default_root_dir, "checkpoints")
 
     def on_train_start(self, trainer: Run, module: Module) -> None:
         """Start to count; after a resume, look which files are still there."""

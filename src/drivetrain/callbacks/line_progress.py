@@ -6,14 +6,12 @@ import sys
 import time
 from typing import Any, final
 
-import torch
-
-from drivetrain.callbacks.callback import Callback
+from drivetrain.callbacks.progress_bar import ProgressBar, shown
 from drivetrain.modules import Module, Run
 
 
 @final
-class LineProgress(Callback):
+class LineProgress(ProgressBar):
     """Print where the fit is, on rank 0: first after a moment, then every ``period_s`` seconds.
 
     Units:
@@ -21,6 +19,7 @@ class LineProgress(Callback):
     """
 
     def __init__(self, period_s: float = 5.0) -> None:
+        super().__init__()
         self._period_s = period_s
         self._next = 0.0
         self._started = 0.0
@@ -40,7 +39,7 @@ class LineProgress(Callback):
         if now < self._next:
             return
         self._next = now + self._period_s
-        if trainer.is_global_zero:
+        if self.is_enabled:
             total = trainer.num_training_batches
             of = f"/{total}" if total else ""
             rate = (trainer.global_step - self._first_step) / max(now - self._started, 1e-9)
@@ -51,19 +50,14 @@ class LineProgress(Callback):
         """Print the epoch's values, if epochs are not shorter than a line's time; always after the last."""
         now = time.monotonic()
         is_last = trainer.current_epoch + 1 == trainer.max_epochs or trainer.should_stop
-        if (now >= self._next or is_last) and trainer.is_global_zero:
+        if (now >= self._next or is_last) and self.is_enabled:
             self._next = now + self._period_s
             _say(f"epoch {trainer.current_epoch} done  step {trainer.global_step}{values_text(trainer)}")
 
 
 def values_text(trainer: Run) -> str:
     """Return the bar's values as text; reads them from the device."""
-    return "".join(f"  {name} {number(value)}" for name, value in trainer.progress_bar_metrics.items())
-
-
-def number(value: torch.Tensor) -> str:
-    """Return a value in at most six characters or so."""
-    return f"{float(value):.4g}"
+    return "".join(f"  {name} {shown(float(value))}" for name, value in trainer.progress_bar_metrics.items())
 
 
 def _say(text: str) -> None:

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from drivetrain.base.errors import ModuleError
+from drivetrain.modules import Run
 
 
 def bad_argument(owner: object, name: str, value: object, because: str, hint: str = "") -> ModuleError:
@@ -53,6 +54,22 @@ def check_text(owner: object, name: str, value: object, because: str) -> str:
     if not isinstance(value, str) or not value:
         raise bad_argument(owner, name, value, because)
     return value
+
+
+def check_loggers(owner: object, trainer: Run) -> None:
+    """Refuse a run that has no logger to write to.
+
+    Raises:
+        ModuleError [callback.no-logger]: it has none.
+    """
+    if not trainer.loggers:
+        raise ModuleError(
+            "callback.no-logger",
+            f"{type(owner).__name__} in a run without a logger",
+            values={"callback": type(owner).__name__, "loggers": []},
+            because="it only writes to loggers, so it would do nothing",
+            hint="pass logger=True, which writes a CSV file",
+        )
 
 
 def check_mode(owner: object, mode: object) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, final
 
@@ -157,10 +156,7 @@ class StochasticWeightAveraging(Callback):
         for scheduler in self._schedulers:
             for group in scheduler.optimizer.param_groups:  # those that came since have the first one's
                 group.setdefault("swa_lr", scheduler.optimizer.param_groups[0]["swa_lr"])
-            with warnings.catch_warnings():
-                # A run that is resumed right here has an optimizer that took its steps in another process.
-                warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step")
-                scheduler.step()
+            scheduler.step()
 
     def on_train_end(self, trainer: Run, module: Module) -> None:
         """Leave the average in the module, with statistics of its own."""

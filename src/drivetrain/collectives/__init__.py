@@ -6,5 +6,6 @@
     collectives.py  the interface           single.py  one rank, no process group
     torch.py        torch.distributed       objects.py Python objects as byte tensors
     meeting.py      the store that ranks meet at, and who came
+    patience.py     a word when a rank waits long for the others
     connect.py      a place becomes collectives, and is left again
 """

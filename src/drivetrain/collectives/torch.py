@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar, final
 from drivetrain.collectives.collectives import Collectives, Op
 from drivetrain.collectives.objects import from_bytes, to_bytes
 from drivetrain.collectives.ops import check_op
+from drivetrain.collectives.patience import patient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,21 +92,24 @@ class TorchCollectives(Collectives):
 
     def barrier(self) -> None:
         """Return when every rank has called."""
-        if self._is_nccl:
-            self._dist.barrier(self._group, device_ids=[self.device.index or 0])
-        else:
-            self._dist.barrier(self._group)
+        with patient(self._rank, "barrier"):
+            if self._is_nccl:
+                self._dist.barrier(self._group, device_ids=[self.device.index or 0])
+            else:
+                self._dist.barrier(self._group)
 
     def all_gather_object(self, value: T) -> list[T]:
         """Return every rank's object, in order of rank."""
-        data, sizes = self._padded(value)
-        return [from_bytes(part[:size]) for part, size in zip(self.all_gather(data), sizes, strict=True)]
+        with patient(self._rank, "all_gather_object"):
+            data, sizes = self._padded(value)
+            return [from_bytes(part[:size]) for part, size in zip(self.all_gather(data), sizes, strict=True)]
 
     def gather_object(self, value: T) -> list[T] | None:
         """Return every rank's object, in order of rank, on rank 0; None elsewhere."""
-        data, sizes = self._padded(value)
-        parts = [data.new_empty(data.shape) for _ in sizes] if self._rank == 0 else None
-        self._dist.gather(data, parts, group=self._group, group_dst=0)
+        with patient(self._rank, "gather_object"):
+            data, sizes = self._padded(value)
+            parts = [data.new_empty(data.shape) for _ in sizes] if self._rank == 0 else None
+            self._dist.gather(data, parts, group=self._group, group_dst=0)
         if parts is None:
             return None
         return [from_bytes(part[:size]) for part, size in zip(parts, sizes, strict=True)]
@@ -114,8 +118,9 @@ class TorchCollectives(Collectives):
         """Return the object of rank ``source`` on every rank; what the others pass is ignored."""
         is_source = self._rank == source
         data = to_bytes(value if is_source else None, self.device)
-        size = int(self.broadcast(_number(data, data.numel()), source).item())
-        received: T = from_bytes(self.broadcast(data if is_source else data.new_empty(size), source))
+        with patient(self._rank, "broadcast_object"):
+            size = int(self.broadcast(_number(data, data.numel()), source).item())
+            received: T = from_bytes(self.broadcast(data if is_source else data.new_empty(size), source))
         return value if is_source else received
 
     def _padded(self, value: object) -> tuple[torch.Tensor, list[int]]:

@@ -49,7 +49,13 @@ def _story(folder: Path, out: str) -> float:
     num_steps = _EPOCHS * math.ceil(math.ceil(num_train / _BATCH_SIZE) / num_ranks)
 
     def trainer(*callbacks: Callback) -> Trainer:
-        return Trainer(**flags, max_epochs=_EPOCHS, log_every_n_steps=1, callbacks=list(callbacks))
+        return Trainer(
+            **flags,
+            max_epochs=_EPOCHS,
+            log_every_n_steps=1,
+            enable_model_summary=False,
+            callbacks=list(callbacks),
+        )
 
     _say("1. The plan")
     saves = ModelCheckpoint(folder, every_n_train_steps=_SAVE_EVERY)

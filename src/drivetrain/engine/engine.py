@@ -6,7 +6,7 @@ import atexit
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar
 
 import torch
 
@@ -30,7 +30,6 @@ from drivetrain.strategies.strategy import Strategy
 T = TypeVar("T")
 
 
-@final
 class Engine:
     """Everything of a run but the loop: ``dt.Engine(devices=4, strategy="ddp").launch(main)``.
 
@@ -264,17 +263,18 @@ class Engine:
         self._loaders += made
         return made[0] if len(made) == 1 else made
 
-    def backward(self, loss: torch.Tensor, *, weight: float | None = None) -> None:
+    def backward(self, loss: torch.Tensor, *, weight: float | None = None, **options: Any) -> None:
         """Compute gradients, of the mean of all ranks' losses.
 
         ``weight`` is what this rank's loss counts; by default that of the loader that is being read, if it is
-        only one: 1, but in a last step that does not come out even.
+        only one: 1, but in a last step that does not come out even. ``options`` go to Tensor.backward.
         """
         if weight is None:
             reading = [loader for loader in self._loaders if loader.is_reading]
             weight = reading[0].weight if len(reading) == 1 else 1.0
         loss = loss if weight == 1.0 else loss * weight
-        torch.autograd.backward(self.strategy.precision.scale_loss(loss))
+        scaled: Any = self.strategy.precision.scale_loss(loss)
+        scaled.backward(**options)
         for ready in self._ready:
             ready.after_backward()
 

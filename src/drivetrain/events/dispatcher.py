@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, final
 from drivetrain.events.hook import is_unused
 from drivetrain.events.registry import takes
 from drivetrain.events.table import HOOKS
+from drivetrain.events.watch import Watch
 
 Calls: TypeAlias = "tuple[Callable[..., Any], ...]"
 
@@ -17,11 +18,14 @@ Calls: TypeAlias = "tuple[Callable[..., Any], ...]"
 class Dispatcher:
     """The calls that each hook of one run means, in order; empty for a hook that nobody overrides.
 
+    ``watch`` puts around each call what it wants to see of it, here, once.
     Order: callbacks as given, the module, callbacks that decide (``decides``), then those with ``is_last``.
     """
 
-    def __init__(self, run: object, module: object, callbacks: Sequence[object]) -> None:
-        self._run, self._module = run, module
+    def __init__(
+        self, run: object, module: object, callbacks: Sequence[object], watch: Watch | None = None
+    ) -> None:
+        self._run, self._module, self._watch = run, module, watch or Watch()
         by_turn: tuple[list[object], ...] = ([], [], [])
         for callback in callbacks:
             decides, is_last = getattr(callback, "decides", False), getattr(callback, "is_last", False)
@@ -53,14 +57,18 @@ class Dispatcher:
         early = [call for callback in self._early for call in self._of(callback, name)]
         if HOOKS[name].on_module:
             method = getattr(self._module, name, None)
-            early += [] if method is None or is_unused(method) else [self._fitted(method, name, 0)]
+            if method is not None and not is_unused(method):
+                known = f"[Module]{type(self._module).__name__}.{name}"
+                early.append(self._watch.call(self._fitted(method, name, 0), known))
         return tuple(early), tuple(call for callback in self._last for call in self._of(callback, name))
 
     def _of(self, callback: object, name: str) -> list[Callable[..., Any]]:
         method = getattr(callback, name, None)
         if method is None or is_unused(method):
             return []
-        return [self._fitted(functools.partial(method, self._run, self._module), name, 2, method)]
+        call = self._fitted(functools.partial(method, self._run, self._module), name, 2, method)
+        known = getattr(callback, "state_key", type(callback).__name__)
+        return [self._watch.call(call, f"[Callback]{known}.{name}")]
 
     @staticmethod
     def _fitted(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import warnings
 from collections.abc import Iterable
 
-from drivetrain.base.errors import ModuleError
+from drivetrain.base.errors import DrivetrainWarning, ModuleError
 from drivetrain.events.hook import Hook, is_unused
 from drivetrain.events.table import GONE, HOOKS, OVERRIDES, STEPS
 
@@ -31,7 +32,10 @@ def check_hooks(thing: object, base: type) -> None:
         elif name.startswith("on_") or name in _misspelt(base):
             close = difflib.get_close_matches(name, (*HOOKS, *OVERRIDES, *STEPS), n=1, cutoff=_CLOSE)
             if close:
-                raise _unknown(thing, name, close[0], "no hook has that name, so nothing would call it")
+                wrong = _unknown(thing, name, close[0], "no hook has that name, so nothing would call it")
+                if not getattr(thing, "_hook_names_are_free", False):
+                    raise wrong
+                warnings.warn(str(wrong), DrivetrainWarning, stacklevel=2)
 
 
 def _own_names(thing: object, base: type) -> Iterable[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import atexit
 import contextlib
 import faulthandler
+import gc
+import importlib
 import multiprocessing
 import os
 import pickle
@@ -44,6 +46,10 @@ class Order:
     forked: bool = False
 
 
+PRELUDES: list[str] = []
+"""What each started process calls before it takes its work: ``module:function``, in order."""
+
+
 @dataclass(frozen=True)
 class Header:
     """What a started process learns once the parent is ready."""
@@ -53,6 +59,7 @@ class Header:
     main_file: str | None
     main_name: str | None
     torch_settings: dict[str, Any]
+    preludes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, place: Place) -> Header:
@@ -60,7 +67,7 @@ class Header:
         main = sys.modules["__main__"]
         spec = getattr(main, "__spec__", None)
         file, name = getattr(main, "__file__", None), getattr(spec, "name", None)
-        return cls(place, tuple(sys.argv), file, name, read_settings())
+        return cls(place, tuple(sys.argv), file, name, read_settings(), tuple(PRELUDES))
 
 
 def header_bytes(place: Place) -> bytes:
@@ -73,6 +80,9 @@ def serve(order: Order, receive: Callable[[], bytes], body: Callable[[Place], ob
 
     ``body`` is there already in a fork; otherwise it is received.
     """
+    if order.forked:
+        # Garbage of the parent may own threads, which do not exist here and would be waited for.
+        gc.freeze()
     tie_to_parent(order.parent)
     folder = Path(order.folder)
     crash = crash_file(folder, order.rank).open("w")
@@ -89,6 +99,7 @@ def serve(order: Order, receive: Callable[[], bytes], body: Callable[[Place], ob
         if body is None:
             _look_like(header)
             apply_settings(header.torch_settings)
+            _call(header.preludes)
             body = unpack(inbox.get())
         HERE.clear()
         with visit(header.place):
@@ -160,6 +171,13 @@ def _look_like(header: Header) -> None:
         main.__file__ = header.main_file
     if getattr(main, "__spec__", None) is None and header.main_name is not None:
         main.__spec__ = ModuleSpec(header.main_name, None)
+
+
+def _call(preludes: Sequence[str]) -> None:
+    """Prepare this process for user code whose imports the caller has arranged."""
+    for prelude in preludes:
+        module, _, function = prelude.partition(":")
+        getattr(importlib.import_module(module), function)()
 
 
 def _share_cores(order: Order) -> None:

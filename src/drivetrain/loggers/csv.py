@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, final
+from typing import Any
 
 from drivetrain.base.errors import LoggerError
 from drivetrain.loggers.folder import Place
@@ -16,7 +16,6 @@ METRICS = "metrics.csv"
 HYPERPARAMETERS = "hparams.yaml"
 
 
-@final
 class CSVLogger(Logger):
     """Writes ``save_dir/name/version_N/metrics.csv``, one row a step: ``CSVLogger("runs")``.
 

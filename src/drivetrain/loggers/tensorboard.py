@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping
-from typing import Any, final
+from typing import Any
 
 import torch
 
@@ -21,7 +21,6 @@ _EVENTS = "events.out.tfevents"
 _DEFAULT_METRIC = "hp_metric"
 
 
-@final
 class TensorBoardLogger(Logger):
     """Writes event files to ``save_dir/name/version_N``: ``TensorBoardLogger("runs")``; needs tensorboard.
 

@@ -159,18 +159,30 @@ def restore_training(context: Context, checkpoint: Mapping[str, Any], path: obje
             callback.load_state_dict(checkpoint["callbacks"][callback.state_key])
     for optimizer, state in zip(context.optimizers, checkpoint["optimizer_states"], strict=True):
         strategy.load_optimizer_state(optimizer, state)
-    for one, state in zip(context.schedulers, checkpoint["lr_schedulers"], strict=True):
-        one.scheduler.load_state_dict(state)
+    _restore_schedulers(context, checkpoint)
     context.progress.load_state_dict(fit["progress"])
     pending.restore(context, fit.get("window", []), fit.get("windows", []))
     strategy.precision.load_state_dict(dict(fit.get("precision", {})))
     _restore_logged(context, fit)
-    of_ranks, rank = fit.get("data", []), strategy.ranks.rank
-    if of_ranks:
-        # On another world size every rank reads the same data with the same objects: rank 0's state is all's.
-        context.load_data_state(of_ranks[rank if len(of_ranks) == strategy.ranks.world_size else 0])
+    _restore_data(context, fit.get("data", []))
     if context.datamodule is not None and checkpoint.get("datamodule"):
         context.datamodule.load_state_dict(checkpoint["datamodule"])
+
+
+def _restore_schedulers(context: Context, checkpoint: Mapping[str, Any]) -> None:
+    for one, state in zip(context.schedulers, checkpoint["lr_schedulers"], strict=True):
+        one.scheduler.load_state_dict(state)
+    if int(checkpoint.get("global_step", 0)):
+        for optimizer in context.optimizers:
+            # Else torch warns that a scheduler steps before its optimizer, which stepped in the run before.
+            optimizer._opt_called = True  # type: ignore[attr-defined]  # noqa: SLF001 - no public way
+
+
+def _restore_data(context: Context, of_ranks: list[dict[str, Any]]) -> None:
+    ranks = context.strategy.ranks
+    if of_ranks:
+        # On another world size every rank reads the same data with the same objects: rank 0's state is all's.
+        context.load_data_state(of_ranks[ranks.rank if len(of_ranks) == ranks.world_size else 0])
 
 
 def _restore_logged(context: Context, fit: Mapping[str, Any]) -> None:

@@ -14,7 +14,7 @@ import torch
 
 from drivetrain.base.errors import ModuleError
 from drivetrain.base.where import HERE
-from drivetrain.events import Dispatcher, check_hooks, is_unused
+from drivetrain.events import Dispatcher, Watch, check_hooks, is_unused
 from drivetrain.loops.optimization import Scheduled, Stepped
 from drivetrain.loops.progress import Progress
 from drivetrain.loops.results import Results
@@ -40,12 +40,18 @@ class Context:
     """Whether evaluation runs under torch.inference_mode; under torch.no_grad otherwise."""
     events: Dispatcher
     results: Results
+    watch: Watch = field(default_factory=Watch)
+    """What a profiler sees of the run; asked where a call is looked up, so that nothing costs without one."""
     phase: str = ""
     """What is going on now: train, validation, sanity, test or predict."""
     start_logging: Callable[[int | None], None] = lambda _: None
     """Tells the loggers that the run begins, and at which step it goes on, if it does."""
     log_hyperparameters: Callable[[], None] = lambda: None
     """Gives the loggers what the module and data module were made with."""
+    give: Callable[[Mapping[str, float], bool], None] | None = None
+    """Gives logged values to the loggers in the run's own way, told whether they are a step's."""
+    counts_each: bool = False
+    """In manual optimization: whether ``max_steps`` counts each optimizer's steps, and logging batches."""
     first_step: int = 0
     """Optimizer steps that had been taken when this run began."""
     progress: Progress = field(default_factory=Progress)
@@ -79,14 +85,22 @@ class Context:
     in_batches: bool = False
     """Whether batches of an evaluation are being read, of which ranks may have different numbers."""
 
-    def write(self, values: Callable[[], Mapping[str, torch.Tensor]]) -> None:
+    def write(self, values: Callable[[], Mapping[str, torch.Tensor]], *, is_step: bool = False) -> None:
         """Give logged values to the loggers, on rank 0; where there are none, nothing is read or computed."""
         if not self.run.loggers or not self.strategy.ranks.is_zero:
             return
         found = {name: float(value) for name, value in values().items()}
-        if found:
+        if found and self.give is not None:
+            self.give(found, is_step)
+        elif found:
             for logger in self.run.loggers:
                 logger.log_metrics({**found, "epoch": float(self.progress.epoch)}, self.progress.global_step)
+
+    def seen(self, thing: Module | DataModule, name: str) -> Callable[..., Any]:
+        """Return a method of the module or data module, as it is watched."""
+        kind = "Module" if isinstance(thing, Module) else "DataModule"
+        method: Callable[..., Any] = getattr(thing, name)
+        return self.watch.call(method, f"[{kind}]{type(thing).__name__}.{name}")
 
     @property
     def optimizers(self) -> list[torch.optim.Optimizer]:
@@ -132,10 +146,10 @@ def running(context: Context) -> Iterator[None]:
     try:
         _prepare(context)
         if datamodule is not None and not is_unused(datamodule.setup):
-            datamodule.setup(context.stage)
+            context.seen(datamodule, "setup")(context.stage)
         context.events("setup", context.stage)
         if not is_unused(module.configure_model):
-            module.configure_model()
+            context.seen(module, "configure_model")()
         yield
         for call in _teardowns(context):
             call(context.stage)
@@ -155,7 +169,8 @@ def running(context: Context) -> Iterator[None]:
 def _teardowns(context: Context) -> list[Callable[..., Any]]:
     """Return who is told that the verb ends; also after a failure, as files and processes may be open."""
     datamodule = context.datamodule
-    own = [] if datamodule is None or is_unused(datamodule.teardown) else [datamodule.teardown]
+    is_silent = datamodule is None or is_unused(datamodule.teardown)
+    own = [] if datamodule is None or is_silent else [context.seen(datamodule, "teardown")]
     return [*context.events.calls("teardown"), *own]
 
 
@@ -190,7 +205,7 @@ def _prepare(context: Context) -> None:
         return
     if context.strategy.ranks.is_zero:
         for thing in found:
-            thing.prepare_data()
+            context.seen(thing, "prepare_data")()
     context.strategy.collectives.barrier()
 
 
@@ -212,6 +227,15 @@ def evaluating(context: Context, kind: str) -> Iterator[None]:
             part.training = mode
         if not is_unused(to_train):
             to_train()
+
+
+def named_arguments(step: Callable[..., Any]) -> int:
+    """Return how many arguments a step takes by position and name, leaving ``*arguments`` out."""
+    try:
+        parameters = inspect.signature(step).parameters.values()
+    except (TypeError, ValueError):
+        return 0
+    return sum(one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in parameters)
 
 
 def arguments_taken(step: Callable[..., Any], most: int) -> int:

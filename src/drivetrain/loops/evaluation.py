@@ -12,7 +12,7 @@ from drivetrain.base.errors import DataError, ModuleError
 from drivetrain.base.where import HERE
 from drivetrain.data import Feed
 from drivetrain.events import is_unused
-from drivetrain.loops.context import Context, arguments_taken, evaluating
+from drivetrain.loops.context import Context, arguments_taken, evaluating, named_arguments
 from drivetrain.loops.results import Part, Phase
 from drivetrain.loops.transfer import mover
 
@@ -80,7 +80,8 @@ class EvaluationLoop:
         starts = context.events.calls(f"on_{kind}_batch_start")
         ends = context.events.calls(f"on_{kind}_batch_end")
         ran, move = False, mover(context, number)
-        for batch, share in itertools.islice(feed.evaluation(), num_batches):
+        batches = context.watch.each(feed.evaluation(), f"[EvaluationLoop].{kind}_dataloader_next")
+        for batch, share in itertools.islice(batches, num_batches):
             ran = True
             HERE.note(loader=number, batch=share.number)
             moved = move(batch)
@@ -122,6 +123,8 @@ def evaluation_step(context: Context, name: str, num_loaders: int) -> Any:
             hint=f"write def {name}(self, batch, batch_idx)",
         )
     count = arguments_taken(method, 3)
+    if num_loaders == 1 and count > named_arguments(method):
+        count = 2  # a decorator's *arguments take anything, and what is inside expects (batch, batch_idx)
     if num_loaders > 1 and count < 3:  # noqa: PLR2004 - batch, batch_idx, dataloader_idx
         raise ModuleError(
             "module.step-arguments",
@@ -135,4 +138,4 @@ def evaluation_step(context: Context, name: str, num_loaders: int) -> Any:
     def step(*arguments: Any) -> Any:
         return run(method, *arguments[:count])
 
-    return step
+    return context.watch.call(step, f"[Strategy]{type(context.strategy).__name__}.{name}")

@@ -22,6 +22,7 @@ from drivetrain.loops.pulse import Pulse
 from drivetrain.loops.results import TRAIN_EPOCH, TRAIN_STEP, Part
 from drivetrain.loops.settings import Settings
 from drivetrain.loops.signals import Signals
+from drivetrain.loops.skipping import Skipping, may_skip
 from drivetrain.loops.stepping import AutomaticStepper, ManualStepper, Stepper, which_optimizer
 from drivetrain.loops.transfer import mover
 
@@ -38,15 +39,17 @@ class FitLoop:
     """
 
     def __init__(self, context: Context, settings: Settings, load: Callable[[], Loaded]) -> None:
-        self._context, self._settings, self._load = context, settings, load
+        self._context, self._settings = context, settings
+        self._load = context.watch.call(load, "load_dataloaders")
         self._bounds = settings.bounds
         self._results, self._strategy, self._progress = context.results, context.strategy, context.progress
         self._world_size = context.strategy.ranks.world_size
-        self._feed, self._validation = load()
+        self._feed, self._validation = self._load()
         context.data_state = lambda: self._feed.state_dict(is_read=self._progress.is_trained)
         context.load_data_state = self._load_data_state
         context.training_batches = self._once_more
         self._pulse = Pulse(context.strategy.collectives, context.strategy.device)
+        self._skipping = Skipping(context.strategy.collectives, context.strategy.device)
         self._stepper: Stepper
         wanted = settings.validation.interval
         self._interval: Interval | None = None
@@ -70,9 +73,10 @@ class FitLoop:
         self._strategy.spread_rng()
         if checkpoint is not None:
             checkpoints.restore_rng(context, checkpoint)
+        run_epoch = context.watch.call(self._epoch, "run_training_epoch")
         with self._signals.noted():
             while not self._is_over():
-                self._epoch()
+                run_epoch()
                 if progress.is_done:
                     progress.next_epoch()
                     self._reload()
@@ -94,8 +98,10 @@ class FitLoop:
         self._strategy.setup(module, module.training_step, one_backward=one_backward)
         if checkpoint is not None:
             checkpoints.restore_weights(context, checkpoint, path)
-        found = read_optimizers(module, self._settings.clipping)
+        configure = f"[Module]{type(module).__name__}.configure_optimizers"
+        found = context.watch.call(read_optimizers, configure)(module, self._settings.clipping)
         context.stepped, context.schedulers = found.stepped, found.schedulers
+        context.handles += context.watch.steps(context.optimizers)
         if is_automatic:
             self._stepper = AutomaticStepper(context, self._planned)
         else:
@@ -117,7 +123,8 @@ class FitLoop:
         self._context.events("on_sanity_check_start")
         HERE.note(stage="sanity check")
         self._context.phase = "sanity"
-        validation.run(None if num_batches < 0 else num_batches)
+        run = self._context.watch.call(validation.run, "run_sanity_check")
+        run(None if num_batches < 0 else num_batches)
         self._context.phase = "train"
         HERE.note(stage="fit")
         self._context.events("on_sanity_check_end")
@@ -165,6 +172,7 @@ class FitLoop:
         if not progress.is_trained:
             results.enter(TRAIN_STEP, in_step=True)
             progress.is_trained = self._steps()
+            self._skipping.settle()
             self._check(self._pulse.finish())
         if self.signal:
             return
@@ -219,7 +227,7 @@ class FitLoop:
         def is_done() -> None:
             context.validation_rng, progress.validated_at = None, progress.seen
 
-        validation.run(when_done=is_done)
+        context.watch.call(validation.run, "run_validation")(when_done=is_done)
         HERE.note(stage="fit")
         self._results.enter(TRAIN_STEP, in_step=True)
 
@@ -230,7 +238,7 @@ class FitLoop:
         left = math.ceil((self._feed.num_batches - self._progress.batches) / self._world_size)
         return max(1, min(factor, left))
 
-    def _steps(self) -> bool:  # noqa: C901 - the hot path: a branch costs less than a call
+    def _steps(self) -> bool:  # noqa: C901, PLR0912 - the hot path: a branch costs less than a call
         """Take the steps of an epoch that are left; return whether the epoch came to its end.
 
         This is the hot path: hooks were looked up before, and nothing reads a tensor's value.
@@ -244,9 +252,11 @@ class FitLoop:
             self._world_size == 1,
         )
         num_batches, move = self._feed.num_batches, mover(context, 0)
+        by_batch = context.counts_each and not context.module.automatic_optimization
+        may_be_left = may_skip(starts)
         every, is_total = self._every_batches(), self._settings.validation.every_n_epochs is None
         context.run.accumulate_grad_batches = progress.accumulate
-        take = self._stepper.take(progress.accumulate)
+        take = context.watch.call(self._stepper.take(progress.accumulate), "run_training_batch")
         share = None
         if every and self._is_due_within(every, is_total=is_total, is_logging=False):
             self._validate()  # the checkpoint that this run goes on from was taken right before it
@@ -256,15 +266,19 @@ class FitLoop:
             context.in_step = True
             moved = move(batch)
             results.at_batch(step, share.size)
-            if starts and any([call(moved, index) == -1 for call in starts]):  # noqa: C419 - every one is called
-                context.in_step = False
-                break
+            if starts:
+                wants = any([call(moved, index) == -1 for call in starts])  # noqa: C419 - every one is called
+                if self._skipping.agreed(mine=wants) if may_be_left else wants:
+                    context.in_step = False
+                    break
             output = take(moved, index, share)
             progress.batches, progress.steps = share.consumed, index + 1
             progress.seen += 1
             context.in_step = False
             is_last = max_steps == progress.global_step or share.consumed == num_batches or self._is_full()
-            is_logging = is_last or (progress.global_step % log_every == 0 and progress.global_step != step)
+            counted = progress.seen if by_batch else progress.global_step
+            has_stepped = by_batch or counted != step
+            is_logging = is_last or (has_stepped and counted % log_every == 0)
             if not is_alone:
                 self._tell()
             if is_logging:
@@ -296,7 +310,8 @@ class FitLoop:
     def _batches(self) -> Iterator[tuple[Any, Share]]:
         """Return this epoch's batches from where the run stands, without a trace in the random state."""
         epoch = 0 if self._settings.overfit else self._progress.epoch
-        return self._feed.training(epoch, self._progress.batches)
+        batches = self._feed.training(epoch, self._progress.batches)
+        return self._context.watch.each(batches, "[FitLoop].train_dataloader_next")
 
     def _once_more(self) -> Iterator[Any]:
         """Read the data apart from the epochs: as an evaluation does, each batch on one rank."""
@@ -309,6 +324,8 @@ class FitLoop:
     def _is_full(self) -> bool:
         """Whether the samples, or the part of an epoch, that bound the fit have been seen."""
         progress, bounds = self._progress, self._bounds
+        if self._context.counts_each and 0 <= bounds.max_steps <= progress.optimizer_steps:
+            return True
         if bounds.max_samples is not None and progress.samples >= bounds.max_samples:
             return True
         if bounds.max_part is None or progress.epoch < int(bounds.max_part):
@@ -333,7 +350,8 @@ class FitLoop:
         self.signal = self._signals.number if is_alone else self._pulse.signal
         path = self._settings.signal_path
         if self.signal and path is not None:
-            checkpoints.save(self._context, path, weights_only=False, is_live=True)
+            save = self._context.watch.call(checkpoints.save, "save_checkpoint")
+            save(self._context, path, weights_only=False, is_live=True)
 
     def _check(self, wrong: list[tuple[str, ...]] | None) -> None:
         if wrong is not None:
@@ -348,7 +366,7 @@ class FitLoop:
             high, negated_low = self._strategy.collectives.all_reduce(pair, "max").tolist()
             self._check(None if high == -negated_low else [names])
             self._results.reduce_step()
-        self._context.write(self._results.step_values)
+        self._context.write(self._results.step_values, is_step=True)
 
 
 def _is_whole(interval: float | Quantity) -> bool:

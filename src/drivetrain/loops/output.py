@@ -18,7 +18,7 @@ def read_loss(output: Any, module: object, world_size: int) -> torch.Tensor | No
         ModuleError [module.step-output]: no loss, not a scalar, without a gradient, or None on several ranks.
     """
     loss = output.get("loss") if isinstance(output, Mapping) else output
-    if isinstance(loss, torch.Tensor) and loss.requires_grad and loss.numel() == 1:
+    if isinstance(loss, torch.Tensor) and loss.requires_grad and loss.numel() == 1 and not loss.is_complex():
         return loss if loss.dim() == 0 else loss.reshape(())
     if output is None and world_size == 1:
         return None
@@ -61,6 +61,8 @@ def _bad(output: Any, loss: Any, module: object, world_size: int) -> ModuleError
             f"{show(loss)}, a {type(loss).__name__}",
             "return the loss tensor itself, not .item() or a number",
         )
+    elif loss.is_complex():
+        received, hint = f"a complex loss of {loss.dtype}", "return a real one: loss.abs() or loss.real"
     elif loss.numel() != 1:
         received, hint = f"a tensor of shape {tuple(loss.shape)}", "reduce it: loss.mean()"
     else:

@@ -54,7 +54,7 @@ class PredictionLoop:
         ends = context.events.calls("on_predict_batch_end")
         outputs: list[tuple[int, Any]] = []
         ran, move = False, mover(context, number)
-        for batch, share in feed.evaluation():
+        for batch, share in context.watch.each(feed.evaluation(), "[PredictionLoop].predict_dataloader_next"):
             ran = True
             HERE.note(loader=number, batch=share.number)
             moved = move(batch)
@@ -84,4 +84,7 @@ class PredictionLoop:
 
 
 def _to_cpu(leaf: Any) -> Any:
-    return leaf.detach().cpu() if isinstance(leaf, torch.Tensor) else leaf
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    # A copy also on the CPU: a step may return a buffer that it fills anew, or a view of something large.
+    return leaf.detach().clone() if leaf.device.type == "cpu" else leaf.detach().cpu()

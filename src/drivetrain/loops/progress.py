@@ -15,6 +15,8 @@ class Progress:
     """The epoch that is going on, from 0."""
     global_step: int = 0
     """Optimizer steps taken."""
+    optimizer_steps: int = 0
+    """Steps of every optimizer, in manual optimization; several of them may step in a batch."""
     batches: int = 0
     """Batches of this epoch that are used up, over all ranks."""
     steps: int = 0

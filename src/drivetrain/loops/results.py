@@ -89,6 +89,14 @@ class Results:
 
     def log(self, name: str, value: Any, options: LogOptions) -> None:
         """Keep a value."""
+        if type(name) is not str or not name:
+            raise ModuleError(
+                "module.log-value",
+                f"self.log({name!r}, ...)",
+                values={"name": name},
+                because="a value is logged under a name, a text that is not empty",
+                hint="pass a name first: self.log('loss', loss)",
+            )
         key = (self._phase, name)
         slot = self._slots.get(key)
         if slot is None:
@@ -287,6 +295,16 @@ class Results:
         }
         epochs = {f"{name}_epoch" if f"{name}_epoch" in self._metrics else name for name in self._bar}
         return steps | {name: self._metrics[name] for name in sorted(epochs) if name in self._metrics}
+
+    def logged(self) -> dict[str, torch.Tensor]:
+        """Return the newest value of each name that loggers get, whether they got it already or not."""
+        hidden = set(self._unlogged)
+        for (_, name), slot in self._slots.items():
+            if slot.on_step and not slot.said.logger:
+                hidden |= {name, f"{name}_step", f"{name}_epoch"}
+            elif slot.on_step and slot.on_epoch:
+                hidden.add(name)
+        return {name: value for name, value in self.metrics().items() if name not in hidden}
 
     def _latest(self) -> dict[str, torch.Tensor]:
         found: dict[str, torch.Tensor] = {}

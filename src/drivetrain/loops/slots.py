@@ -238,18 +238,18 @@ def checked(name: str, value: Any, *, enable_graph: bool = False) -> Any:
     Raises:
         ModuleError [module.log-value]: anything else.
     """
-    if isinstance(value, torch.Tensor) and value.numel() == 1:
+    if isinstance(value, torch.Tensor) and value.numel() == 1 and not value.is_complex():
         if enable_graph:
             return value.reshape(())
         kept = value.detach().clone()  # what is logged stays what it was, whatever is done to the tensor
         return kept.reshape(()) if kept.dim() else kept
-    if isinstance(value, (int, float)):
-        return float(value)
     shape = f" of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else ""
     try:
-        if not shape and getattr(value, "ndim", None) == 0:  # numpy's scalars
+        if isinstance(value, (int, float)):
             return float(value)
-    except (TypeError, ValueError):
+        if not shape and getattr(value, "size", None) == 1:  # numpy's scalars, and arrays of one
+            return float(value.item())
+    except (TypeError, ValueError, OverflowError):
         pass
     raise ModuleError(
         "module.log-value",

@@ -179,12 +179,12 @@ class _Group:
         self._num_arguments = num_arguments
         hooks = _hooks(context)
         self._before_zero, self._before_backward, self._after_backward, self._before_step = hooks
-        self._backward = _override(module.backward)
-        self._zero_grad = _override(module.optimizer_zero_grad)
-        self._optimizer_step = _override(module.optimizer_step)
+        self._backward = _override(context, "backward")
+        self._zero_grad = _override(context, "optimizer_zero_grad")
+        self._optimizer_step = _override(context, "optimizer_step")
         self._clips: Callable[..., None] | None = None
         if not is_unused(module.configure_gradient_clipping):
-            self._clips = module.configure_gradient_clipping
+            self._clips = context.seen(module, "configure_gradient_clipping")
         elif any(one.clip_val is not None for one in stepped):
             self._clips = self._clip
         self.reevaluates = any(_wants_closure(one.optimizer) for one in stepped)
@@ -342,8 +342,7 @@ class ManualStepper:
             loss = loss * self._share.weight
         for call in self._before_backward:
             call(loss)
-        module = self._context.module
-        self._context.strategy.backward(loss, _override(module.backward))
+        self._context.strategy.backward(loss, _override(self._context, "backward"))
         for call in self._after_backward:
             call()
 
@@ -358,6 +357,7 @@ class ManualStepper:
 
     def _after(self, *_: Any) -> None:
         self._has_stepped = True
+        self._context.progress.optimizer_steps += 1
 
 
 def clip(
@@ -373,8 +373,8 @@ def clip(
         context.strategy.clip_gradients(optimizer, wanted.val, wanted.algorithm)
 
 
-def _override(method: Callable[..., Any]) -> Callable[..., Any] | None:
-    return None if is_unused(method) else method
+def _override(context: Context, name: str) -> Callable[..., Any] | None:
+    return None if is_unused(getattr(context.module, name)) else context.seen(context.module, name)
 
 
 def _hooks(context: Context) -> tuple[Any, Any, Any, Any]:

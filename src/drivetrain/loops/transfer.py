@@ -30,8 +30,6 @@ def mover(context: Context, dataloader_idx: int) -> Callable[[Any], Any]:
 
 def _override(context: Context, name: str) -> Callable[..., Any] | None:
     for thing in (context.datamodule, context.module):
-        method = getattr(thing, name, None)
-        if method is not None and not is_unused(method):
-            found: Callable[..., Any] = method
-            return found
+        if thing is not None and not is_unused(getattr(thing, name)):
+            return context.seen(thing, name)
     return None

@@ -89,9 +89,11 @@ def _evaluate(context: Context, request: Request, checkpoint: Mapping[str, Any] 
     with _feeds(context, request.settings, kind, sources) as feeds:
         if stage == "predict":
             keep = request.return_predictions
-            found = PredictionLoop(context, feeds, on_every_rank=request.is_external, keep=keep).run()
+            predict = PredictionLoop(context, feeds, on_every_rank=request.is_external, keep=keep)
+            found = context.watch.call(predict.run, "run_predict")()
             return None if not keep else found[0] if len(found) == 1 else found
-        values = EvaluationLoop(context, feeds, _HOOKS[stage]).run()
+        loop = EvaluationLoop(context, feeds, _HOOKS[stage])
+        values = context.watch.call(loop.run, f"run_{_HOOKS[stage]}")()
         return [{name: float(value) for name, value in one.items()} for one in values]
 
 

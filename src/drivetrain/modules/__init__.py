@@ -8,6 +8,8 @@
     optimizing.py      manual optimization
     datamodule.py      DataModule: the data and its loaders
     hyperparameters.py arguments of __init__ as plain data
+    summary.py         summarize: layers, parameters, sizes, as a table
+    flops.py           how many operations a piece of code does
     run.py             Run, Recorder: what a module or callback may ask of the run it is in
 """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import IO, Any
+from typing import Any
 
 import torch
 
@@ -21,10 +21,12 @@ class Attached(torch.nn.Module):
     _recorder: Recorder | None = None
     _stepper: Stepper | None = None
 
-    def print(self, *values: object, sep: str = " ", end: str = "\n", file: IO[str] | None = None) -> None:
-        """Print on rank 0 only."""
-        if self._run is None or self._run.is_global_zero:
-            print(*values, sep=sep, end=end, file=file)
+    def print(self, *values: object, **options: Any) -> None:
+        """Print on rank 0 only, with the options of Python's own; in a run above the progress bar."""
+        if self._run is not None:
+            self._run.print(*values, **options)
+        else:
+            print(*values, **options)  # noqa: T201 - what it is for
 
     @property
     def trainer(self) -> Run:

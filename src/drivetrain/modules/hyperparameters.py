@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import inspect
 import os
 import warnings
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
 from types import FrameType
 from typing import Any, TypeVar
@@ -114,19 +116,27 @@ class WithHyperparameters:
         """What `save_hyperparameters` kept, as it was then; later changes of `hparams` are not in it."""
         return Hyperparameters(copy.deepcopy(dict(self._initial or {})))
 
-    def save_hyperparameters(self, *args: Any, ignore: str | Iterable[str] = (), logger: bool = True) -> None:
+    def save_hyperparameters(
+        self,
+        *args: Any,
+        ignore: str | Iterable[str] | None = None,
+        frame: FrameType | None = None,
+        logger: bool = True,
+    ) -> None:
         """Keep the arguments of ``__init__`` in `hparams`, and the plain ones of them in checkpoints.
 
-        ``args`` may name those to keep, or be one mapping of values; without any, all are kept. With
+        ``args`` may name those to keep, or be one mapping, namespace or dataclass with values; without any,
+        all are kept. ``frame`` is that of the ``__init__``, where another function calls this. With
         ``logger=False`` they are not given to loggers.
         """
-        if len(args) == 1 and isinstance(args[0], Mapping):
-            values = dict(args[0])
+        found = _values(args[0]) if len(args) == 1 else None
+        if found is not None:
+            values = found
         else:
-            frame = inspect.currentframe()
-            values = arguments_of_init(frame.f_back if frame else None, self)
+            here = inspect.currentframe()
+            values = arguments_of_init(frame or (here.f_back if here else None), self)
             values = {name: values[name] for name in args} if args else values
-        ignored = [ignore] if isinstance(ignore, str) else list(ignore)
+        ignored = [ignore] if isinstance(ignore, str) else list(ignore or ())
         plain, others = split_plain(values, ignored)
         if others:
             warn_left_out(self, others)
@@ -135,6 +145,17 @@ class WithHyperparameters:
         if not logger:
             self._unlogged_hparams |= values.keys()
         self._initial = Hyperparameters({**plain, **{name: values[name] for name in others}})
+
+
+def _values(given: Any) -> dict[str, Any] | None:
+    """Return what an object holds by name, or None for one that only names something."""
+    if isinstance(given, Mapping):
+        return dict(given)
+    if isinstance(given, Namespace):
+        return vars(given).copy()
+    if dataclasses.is_dataclass(given) and not isinstance(given, type):
+        return {one.name: getattr(given, one.name) for one in dataclasses.fields(given)}
+    return None
 
 
 def made_from(

@@ -49,6 +49,14 @@ class Module(Optimizing, WithHyperparameters):
 
     def predict_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> Any:  # noqa: ARG002 - the user's
         """Return the predictions for a batch; by default what `forward` makes of its inputs."""
+        if type(self).forward is torch.nn.Module.forward and "forward" not in vars(self):
+            raise ModuleError(
+                "module.no-step",
+                f"{type(self).__name__} has neither predict_step nor forward",
+                values={"class": type(self).__qualname__},
+                because="predict returns what predict_step, or else forward, makes of a batch",
+                hint="write def predict_step(self, batch, batch_idx)",
+            )
         return self(batch[0] if isinstance(batch, (list, tuple)) and batch else batch)
 
     @unused

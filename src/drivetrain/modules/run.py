@@ -21,6 +21,8 @@ class Run(Protocol):
     """Batches that an optimizer step takes; set in on_train_epoch_start it holds for the epoch."""
     callbacks: list[Any]
     """The callbacks, those that the Trainer added included."""
+    profiler: Any
+    """What measures the run: ``with trainer.profiler.profile("load"):`` adds an action of your own."""
     loggers: list[Logs]
     """Where logged values are written."""
 
@@ -129,6 +131,26 @@ class Run(Protocol):
         """Steps of an epoch; None where the loader has no length."""
 
     @property
+    def num_val_batches(self) -> list[int | None]:
+        """Batches of each validation loader, over all ranks; None where a loader has no length."""
+
+    @property
+    def num_sanity_val_batches(self) -> list[int | None]:
+        """Batches of each validation loader that each rank runs before a fit."""
+
+    @property
+    def num_test_batches(self) -> list[int | None]:
+        """Batches of each test loader, over all ranks."""
+
+    @property
+    def num_predict_batches(self) -> list[int | None]:
+        """Batches of each prediction loader, over all ranks."""
+
+    @property
+    def log_every_n_steps(self) -> int:
+        """Optimizer steps between those whose values are logged."""
+
+    @property
     def samples_seen(self) -> int:
         """Samples that the optimizer steps of all epochs took, over all ranks."""
 
@@ -141,10 +163,6 @@ class Run(Protocol):
         """In which epochs a fit validates; None counts batches over epochs' ends."""
 
     @property
-    def log_every_n_steps(self) -> int:
-        """Optimizer steps between those whose logged values are written."""
-
-    @property
     def is_epoch_whole(self) -> bool:
         """Whether the epoch's last step was taken; not where a bound or a wish to stop cut it short."""
 
@@ -152,16 +170,15 @@ class Run(Protocol):
     def batch_indices(self) -> Any:
         """The dataset's indices of the samples in the batch that predict is at; None where nobody knows."""
 
-    @property
-    def num_predict_batches(self) -> Sequence[int | None]:
-        """Batches of each prediction loader, over all ranks; empty before a run has looked."""
-
     def training_batches(self) -> Iterator[Any]:
         """Read the fit's training data once more, on the device: for statistics over all of it."""
 
     @property
     def default_root_dir(self) -> str:
         """Where files go when nobody says otherwise."""
+
+    def print(self, *values: Any, **options: Any) -> None:
+        """Print on rank 0 only, with the options of Python's own; above the progress bar."""
 
     def save_checkpoint(
         self, filepath: str | os.PathLike[str], weights_only: bool = False, *, alone: bool = False

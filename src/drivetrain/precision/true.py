@@ -19,13 +19,14 @@ _TYPES = {"32-true": torch.float32, "64-true": torch.float64}
 class TruePrecision(Precision):
     """One format throughout: ``TruePrecision("64-true")``.
 
-    ``32-true`` leaves the module as the user built it. ``64-true`` widens parameters and floating
-    buffers, which loses nothing, since a layer cannot mix the two.
+    ``32-true`` leaves the module as the user built it, and the inputs of one in float64. ``64-true`` widens
+    parameters and floating buffers, which loses nothing, since a layer cannot mix the two.
     """
 
     def __init__(self, name: str = "32-true") -> None:
         self.name = name
         self._dtype = _TYPES[name]
+        self._converts = True
 
     @property
     def facts(self) -> PrecisionFacts:
@@ -36,10 +37,13 @@ class TruePrecision(Precision):
         """Widen to float64 where asked; float32 is what modules are built in."""
         if self._dtype is torch.float64:
             module.double()
+        else:
+            # A user who has built it in float64 knows what its inputs are.
+            self._converts = all(one.dtype is not torch.float64 for one in module.parameters())
 
     def convert_input(self, batch: Any) -> Any:
         """Bring floating tensors to the format: float64 data from numpy meets float32 layers."""
-        return self.cast_floating(batch, self._dtype)
+        return self.cast_floating(batch, self._dtype) if self._converts else batch
 
     def forward_context(self, device_type: str) -> AbstractContextManager[Any]:  # noqa: ARG002 - same on all
         """Return a context that does nothing."""

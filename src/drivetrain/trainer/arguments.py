@@ -14,7 +14,9 @@ from drivetrain.callbacks import (
     GradientAccumulationScheduler,
     LineProgress,
     ModelCheckpoint,
-    RichProgress,
+    ModelSummary,
+    ProgressBar,
+    RichProgressBar,
     Timer,
 )
 from drivetrain.callbacks.checkpoint import best_path, newest_path
@@ -25,12 +27,17 @@ from drivetrain.loops.settings import Accumulation, Settings
 from drivetrain.machine import probe
 from drivetrain.modules import DataModule, Module
 from drivetrain.modules.run import Logs
+from drivetrain.profilers import (
+    AdvancedProfiler,
+    PassThroughProfiler,
+    Profiler,
+    PyTorchProfiler,
+    SimpleProfiler,
+)
 from drivetrain.resolver.legacy import LEGACY
 
 LATER = (
-    "enable_model_summary",
     "model_registry",
-    "profiler",
     "suggest_integrations",
 )
 """Arguments that users of such Trainers know and that this release does not have."""
@@ -93,10 +100,10 @@ def translated(
 
 
 def read_callbacks(given: Mapping[str, Any]) -> list[Callback]:
-    """Return the callbacks as a list, with progress and checkpoints where they are wanted.
+    """Return the callbacks as a list, with summary, progress and checkpoints where they are wanted.
 
     Raises:
-        TrainerError [trainer.bad-argument]: not callbacks; or a ModelCheckpoint that is switched off.
+        TrainerError [trainer.bad-argument]: not callbacks; or one of these that is switched off.
     """
     found = given["callbacks"]
     callbacks = [] if found is None else [found] if isinstance(found, Callback) else found
@@ -111,12 +118,17 @@ def read_callbacks(given: Mapping[str, Any]) -> list[Callback]:
         )
     if wanted and not has_checkpoint:
         callbacks.append(ModelCheckpoint())
+    has_summary = any(isinstance(one, ModelSummary) for one in callbacks)
+    wanted = given["enable_model_summary"]
+    if wanted not in (True, False, None) or (wanted is False and has_summary):
+        because = "True or False, and not False with a ModelSummary in callbacks"
+        raise _bad("enable_model_summary", wanted, because, "one of the two")
+    if wanted is not False and not has_summary:
+        callbacks.append(ModelSummary())
     if given["max_time"] is not None:
         callbacks.append(Timer(given["max_time"]))
-    if given["enable_progress_bar"] and not any(
-        isinstance(one, (LineProgress, RichProgress)) for one in callbacks
-    ):
-        callbacks.append(RichProgress() if probe.is_terminal() else LineProgress())
+    if given["enable_progress_bar"] and not any(isinstance(one, ProgressBar) for one in callbacks):
+        callbacks.append(RichProgressBar(leave=True) if probe.is_terminal() else LineProgress())
     return callbacks
 
 
@@ -138,10 +150,38 @@ def read_loggers(given: Mapping[str, Any]) -> list[Logs]:
     return [DummyLogger() for _ in found] if given["fast_dev_run"] else found
 
 
+_PROFILERS: dict[str, type[Profiler]] = {
+    "simple": SimpleProfiler,
+    "advanced": AdvancedProfiler,
+    "pytorch": PyTorchProfiler,
+}
+
+
+def read_profiler(given: Mapping[str, Any]) -> Profiler:
+    """Return the profiler: one that measures nothing where none is wanted.
+
+    Raises:
+        TrainerError [trainer.bad-argument]: neither a name of one, nor one.
+    """
+    wanted = given["profiler"]
+    if wanted is None:
+        return PassThroughProfiler()
+    if isinstance(wanted, Profiler):
+        return wanted
+    kind = _PROFILERS.get(wanted.lower()) if isinstance(wanted, str) else None
+    if kind is None:
+        close = nearest(wanted, _PROFILERS) if isinstance(wanted, str) else None
+        because = f"None, a Profiler object, or one of {listed(map(repr, _PROFILERS))}"
+        raise _bad("profiler", wanted, because, f"profiler={close or 'simple'!r}")
+    return kind()
+
+
 _AROUND = {
     "callbacks": None,
     "logger": None,
     "enable_checkpointing": None,
+    "enable_model_summary": None,
+    "profiler": None,
     "fast_dev_run": False,
     "detect_anomaly": False,
     "overfit_batches": 0,
@@ -162,6 +202,7 @@ def bare(given: Mapping[str, Any]) -> dict[str, Any]:
         "logger": False,
         "enable_checkpointing": False,
         "enable_progress_bar": False,
+        "enable_model_summary": False,
         "num_sanity_val_steps": 0,
     }
 

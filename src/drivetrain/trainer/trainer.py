@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
@@ -9,7 +10,7 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any, final
+from typing import Any
 
 from drivetrain.base.origin import AUTO, OFF, ONE
 from drivetrain.base.where import HERE
@@ -17,7 +18,7 @@ from drivetrain.build import build_launcher, build_strategy, check
 from drivetrain.callbacks import Callback
 from drivetrain.callbacks.checkpoint import newest_path
 from drivetrain.collectives.place import Place
-from drivetrain.events import Dispatcher
+from drivetrain.events import Dispatcher, Watch
 from drivetrain.loggers.start import begin_loggers, log_hyperparameters
 from drivetrain.loops import checkpoint as checkpoints
 from drivetrain.loops.context import Context, check_objects
@@ -27,7 +28,10 @@ from drivetrain.loops.settings import read_settings
 from drivetrain.loops.verbs import Request, perform
 from drivetrain.modules import DataModule, Module
 from drivetrain.modules.run import Logs
+from drivetrain.profilers import Profiler
+from drivetrain.profilers.watching import watch_for
 from drivetrain.resolver.front import plan_for
+from drivetrain.strategies.strategy import Strategy
 from drivetrain.trainer.arguments import (
     as_path,
     bare,
@@ -37,6 +41,7 @@ from drivetrain.trainer.arguments import (
     check_names,
     read_callbacks,
     read_loggers,
+    read_profiler,
     translated,
     with_own,
     with_schedule,
@@ -45,7 +50,6 @@ from drivetrain.trainer.overrides import FLAGS, plan_call
 from drivetrain.trainer.view import View, no_run
 
 
-@final
 class Trainer(View):
     """Trains, validates, tests and predicts with one plan.
 
@@ -57,7 +61,9 @@ class Trainer(View):
     Without ``max_epochs`` and ``max_steps`` a fit runs 1000 epochs. ``seed`` and the epoch fix the order of
     the data; the module's own random numbers come from torch's generators as the user left them.
     ``enable_checkpointing`` adds a ModelCheckpoint to those in ``callbacks``, ``logger=True`` a CSVLogger;
-    nothing is written otherwise. ``barebones`` switches off everything around the steps, to measure them.
+    nothing is written otherwise. ``enable_model_summary=False`` leaves out the table of layers that a fit
+    begins with. ``profiler`` is an object, or ``"simple"``, ``"advanced"`` or ``"pytorch"``. ``barebones``
+    switches off everything around the steps, to measure them.
 
     Raises:
         PlanError: the flags describe no run.
@@ -103,7 +109,9 @@ class Trainer(View):
         log_every_n_steps: int | str = 50,
         enable_progress_bar: bool = True,
         enable_checkpointing: bool | None = None,
+        enable_model_summary: bool | None = None,
         enable_autolog_hparams: bool = True,
+        profiler: Profiler | str | None = None,
         barebones: bool = False,
         default_root_dir: str | os.PathLike[str] | None = None,
         deterministic: bool | str = False,
@@ -128,6 +136,7 @@ class Trainer(View):
         self._given_settings, callbacks = read_settings(given), read_callbacks(given)
         settings = with_schedule(self._given_settings, callbacks)
         super().__init__(flags, found, settings, callbacks, read_loggers(given))
+        self.profiler = read_profiler(given)
         self._autologs = bool(given["enable_autolog_hparams"])
 
     def fit(
@@ -268,7 +277,8 @@ class Trainer(View):
         is_alone = alone and context.strategy.ranks.world_size > 1
         if is_alone:
             context.of_ranks = []  # what was gathered last belongs to an earlier moment
-        checkpoints.save(context, filepath, weights_only=weights_only, is_live=self._is_live and not is_alone)
+        save = context.watch.call(checkpoints.save, "save_checkpoint")
+        save(context, filepath, weights_only=weights_only, is_live=self._is_live and not is_alone)
 
     def _run(
         self,
@@ -335,8 +345,12 @@ def _on_rank(
     HERE.clear()
     found = trainer._resolution
     strategy = build_strategy(found.plan, found.catalogue, found.objects, place)
+    profiler = trainer.profiler
+    watch = watch_for(profiler, strategy)
     try:
         strategy.open()
+        profiler._module = module
+        profiler.setup(request.stage, strategy.ranks.rank, request.settings.default_root_dir)
         context = Context(
             run=trainer,
             strategy=strategy,
@@ -346,12 +360,12 @@ def _on_rank(
             stage=request.stage,
             log_every_n_steps=request.settings.log_every_n_steps,
             inference_mode=request.settings.inference_mode,
-            events=Dispatcher(trainer, module, trainer.callbacks),
+            events=Dispatcher(trainer, module, trainer.callbacks, watch),
+            watch=watch,
             results=Results(strategy.collectives, strategy.device, module),
-            start_logging=functools.partial(
-                begin_loggers, trainer.loggers, strategy.collectives, request.stage
-            ),
+            start_logging=functools.partial(_start_logging, trainer, strategy, request.stage),
         )
+        context.give, context.counts_each = trainer._give, trainer._counts_each
         if trainer._autologs:
             context.log_hyperparameters = functools.partial(
                 log_hyperparameters, trainer.loggers, module, datamodule
@@ -359,7 +373,10 @@ def _on_rank(
         trainer._module, trainer._context, trainer._is_live = module, context, True
         trainer._fitted = context if request.stage == "fit" else trainer._fitted
         result = perform(context, request)
+        profiler.describe()
     except BaseException:
+        with contextlib.suppress(Exception):  # what the run raised is what is to be read
+            profiler.describe()
         if trainer._context is not None:
             checkpoints.keep_cut(trainer._context)
         raise
@@ -368,4 +385,13 @@ def _on_rank(
         return result
     finally:
         trainer._is_live = False
+        profiler._module = None
+        profiler.teardown(request.stage)
+        if trainer._context is not None:
+            trainer._context.watch = Watch()  # the run that was watched is over
         strategy.close()
+
+
+def _start_logging(trainer: Trainer, strategy: Strategy, stage: str, resumed_step: int | None) -> None:
+    begin_loggers(trainer.loggers, strategy.collectives, stage, resumed_step)
+    trainer.profiler.log_dir = trainer.log_dir

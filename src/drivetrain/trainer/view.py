@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 
 from drivetrain.base.errors import TrainerError
 from drivetrain.build import ranks_here
-from drivetrain.callbacks import Callback, Checkpoint, EarlyStopping
+from drivetrain.callbacks import Callback, Checkpoint, EarlyStopping, ProgressBar
 from drivetrain.collectives.collectives import Collectives
 from drivetrain.loops.context import Context
 from drivetrain.loops.optimization import Scheduled
 from drivetrain.loops.settings import Settings
 from drivetrain.modules import DataModule, Module
 from drivetrain.modules.run import Logs
+from drivetrain.profilers import PassThroughProfiler, Profiler
 from drivetrain.resolver.plan import Plan
 from drivetrain.resolver.ranks import Ranks
 from drivetrain.resolver.resolve import Resolution
@@ -25,6 +26,10 @@ from drivetrain.strategies.strategy import Strategy
 
 class View:
     """The state of a Trainer, and questions about it."""
+
+    _give: Callable[[Mapping[str, float], bool], None] | None = None
+    _counts_each = False
+    """See `Context`: how a subclass writes and counts in another library's way."""
 
     def __init__(
         self,
@@ -51,6 +56,8 @@ class View:
         """Batches that an optimizer step takes; set in on_train_epoch_start it holds for the epoch."""
         self.loggers = loggers
         """Where logged values are written."""
+        self.profiler: Profiler = PassThroughProfiler()
+        """What measures the run; your own actions go in ``with trainer.profiler.profile("load"):``."""
         self._ckpt_path: str | None = None
         self._context: Context | None = None
         self._fitted: Context | None = None
@@ -291,13 +298,23 @@ class View:
         return next(iter(self.early_stopping_callbacks), None)
 
     @property
+    def progress_bar_callback(self) -> ProgressBar | None:
+        """The first progress bar, or None."""
+        return next((one for one in self.callbacks if isinstance(one, ProgressBar)), None)
+
+    @property
     def ckpt_path(self) -> str | None:
         """The checkpoint that the last run was given."""
         return self._ckpt_path
 
     def print(self, *values: Any, **options: Any) -> None:
-        """Print on rank 0 only, with the options of Python's own."""
-        if self.is_global_zero:
+        """Print on rank 0 only, with the options of Python's own; above the progress bar."""
+        if not self.is_global_zero:
+            return
+        bar = self.progress_bar_callback
+        if bar is not None and self._is_live:
+            bar.print(*values, **options)
+        else:
             print(*values, **options)  # noqa: T201 - what it is for
 
     @property

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import re
 
-import torch
-
 import drivetrain as dt
 from tests.loops.models import Regression, loader, quiet
 
@@ -28,20 +26,3 @@ def test_lines_say_where_the_fit_is(capsys) -> None:
 def test_few_lines_are_printed_and_the_last_always(capsys) -> None:
     quiet(max_epochs=3, callbacks=[dt.LineProgress(period_s=60.0)]).fit(Shown(), loader())
     assert len(capsys.readouterr().err.splitlines()) == 1
-
-
-def test_the_bar_leaves_one_line_an_epoch_and_closes_after_a_failure(capsys) -> None:
-    bar = dt.RichProgress(period_s=0.0)
-    quiet(max_epochs=2, callbacks=[bar]).fit(Shown(), loader())
-    lines = [line for line in capsys.readouterr().err.splitlines() if "step 20" in line]
-    assert any(line.startswith("epoch 1") for line in lines)
-
-    class Fails(Shown):
-        def training_step(self, batch, batch_idx):
-            raise RuntimeError("boom")
-
-    try:
-        quiet(max_epochs=1, callbacks=[bar]).fit(Fails(), loader())
-    except RuntimeError:
-        assert bar._bar is None
-    assert torch.is_grad_enabled()
