@@ -153,6 +153,10 @@ def restore_training(context: Context, checkpoint: Mapping[str, Any], path: obje
                 because="a run goes on with the optimizers and schedulers that it had",
                 hint="return the same ones from configure_optimizers, or load the weights only",
             )
+    # Callbacks are first: one that has changed the optimizers' groups in the fit makes them so again.
+    for callback in context.callbacks:
+        if callback.state_key in checkpoint.get("callbacks", {}):
+            callback.load_state_dict(checkpoint["callbacks"][callback.state_key])
     for optimizer, state in zip(context.optimizers, checkpoint["optimizer_states"], strict=True):
         strategy.load_optimizer_state(optimizer, state)
     _restore_schedulers(context, checkpoint)
@@ -161,9 +165,6 @@ def restore_training(context: Context, checkpoint: Mapping[str, Any], path: obje
     strategy.precision.load_state_dict(dict(fit.get("precision", {})))
     _restore_logged(context, fit)
     _restore_data(context, fit.get("data", []))
-    for callback in context.callbacks:
-        if callback.state_key in checkpoint.get("callbacks", {}):
-            callback.load_state_dict(checkpoint["callbacks"][callback.state_key])
     if context.datamodule is not None and checkpoint.get("datamodule"):
         context.datamodule.load_state_dict(checkpoint["datamodule"])
 
