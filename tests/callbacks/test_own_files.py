@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -77,6 +78,7 @@ def test_a_resumed_run_knows_its_files_by_their_traces(tmp_path: Path) -> None:
 
 class Alone:
     is_global_zero = True
+    strategy = SimpleNamespace(checkpoint_io=STORAGE)
 
     @property
     def collectives(self):

@@ -178,3 +178,15 @@ def test_the_best_checkpoint_is_found_by_its_name(tmp_path) -> None:
     assert trainer.ckpt_path == saves.best_model_path
     with pytest.raises(dt.TrainerError, match=r"trainer.no-best"):
         quiet().test(module, loader(8), ckpt_path="best")
+
+
+def test_the_last_checkpoint_is_found_by_its_name(tmp_path) -> None:
+    saves, module = dt.ModelCheckpoint(tmp_path), Regression()
+    trainer = quiet(max_epochs=1, callbacks=[saves])
+    with pytest.raises(dt.TrainerError, match=r"trainer.no-last"):
+        trainer.fit(module, loader(), ckpt_path="last")
+    trainer.fit(module, loader())
+    trainer.test(module, loader(8), ckpt_path="last")
+    assert trainer.ckpt_path == saves.newest_model_path
+    with pytest.raises(dt.TrainerError, match=r"trainer.bad-argument\] ckpt_path=3"):
+        trainer.fit(module, loader(), ckpt_path=3)

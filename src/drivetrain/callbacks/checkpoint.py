@@ -23,7 +23,19 @@ from drivetrain.callbacks.refusal import bad_argument, check_flag, check_mode, c
 from drivetrain.callbacks.say import say
 from drivetrain.callbacks.shelf import NOTHING, Shelf
 from drivetrain.callbacks.triggers import Triggers, read_interval
+from drivetrain.checkpoint_io.entry import Entry
 from drivetrain.modules import Module, Run
+
+_FILES: dict[str, Any] = {"traces": {}, "doomed": {}}
+_SHELF: dict[str, Any] = {"scores": {}, "newest": "", "last": "", "step": 0, "files": _FILES}
+_STATE: dict[str, Any] = {
+    "dirpath": "",
+    "shelf": _SHELF,
+    "current_score": None,
+    "is_owed": False,
+    "seen_step": 0,
+}
+"""What a state has, by the kinds of its values; None stands for any."""
 
 
 class _Save(NamedTuple):
@@ -195,6 +207,7 @@ class ModelCheckpoint(Checkpoint):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up which files are this run's; those of another folder are left alone from now on."""
+        Entry(state_dict, "", f"callbacks.{self.state_key}").check_like(_STATE)
         self._shelf.load_state_dict(state_dict["shelf"], owns=state_dict["dirpath"] == self.dirpath)
         current = state_dict["current_score"]
         self._current = None if current is None else float(current)

@@ -13,6 +13,7 @@ from drivetrain.callbacks.callback import Callback
 from drivetrain.callbacks.monitor import Monitor, validates_within_epochs
 from drivetrain.callbacks.refusal import bad_argument, check_flag, check_mode, check_number, check_text
 from drivetrain.callbacks.say import say
+from drivetrain.checkpoint_io.entry import Entry
 from drivetrain.modules import Module, Run
 
 
@@ -114,8 +115,11 @@ class EarlyStopping(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up what was seen so far; patience and thresholds are those that this one was made with."""
+        model = {"wait_count": 0, "stopped_epoch": 0, "best_score": 0.0, "checked_step": 0, "seen_step": 0}
+        Entry(state_dict, "", f"callbacks.{self.state_key}").check_like({**model, "current": None})
         self.wait_count, self.stopped_epoch = state_dict["wait_count"], state_dict["stopped_epoch"]
-        self.best_score, self._current = state_dict["best_score"], state_dict["current"]
+        current = state_dict["current"]
+        self.best_score, self._current = state_dict["best_score"], None if current is None else float(current)
         self._checked_step, self._seen_step = state_dict["checked_step"], state_dict["seen_step"]
 
     def setup(self, trainer: Run, module: Module, stage: str) -> None:

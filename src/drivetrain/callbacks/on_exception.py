@@ -67,6 +67,10 @@ def rescue(trainer: Run, path: str, exception: BaseException, *, weights_only: b
         say(trainer, f"{why}: nothing is saved, since each rank holds a part and the others cannot be asked")
         return False
     try:
+        trainer.strategy.checkpoint_io.wait()
+    except Exception as failure:  # noqa: BLE001 - as below
+        say(trainer, f"{why}: an earlier checkpoint was not written: {failure}")
+    try:
         trainer.save_checkpoint(path, weights_only, alone=True)
     except Exception as failure:  # noqa: BLE001 - whatever it is, the first exception must not be hidden
         say(trainer, f"{why}: could not save {path}: {failure}")

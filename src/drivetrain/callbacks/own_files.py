@@ -52,9 +52,17 @@ class OwnFiles:
         """Whether what lies at the path is what this run put there."""
         return path in self.traces and self.traces[path] in (None, trace(path))
 
+    def is_coming(self, path: str) -> bool:
+        """Whether this run writes the path, or wrote it without seeing the file yet."""
+        return path in self.traces and self.traces[path] is None
+
     def sweep(self, storage: CheckpointIO, newest: str) -> None:
-        """Remove what is not needed, unless the newest file is not whole yet: then next time."""
-        if not self.doomed or not newest or trace(newest) is None:
+        """Remove what is not needed, unless the newest file is not whole yet: then next time.
+
+        A storage that writes later also removes later, after what it writes is whole.
+        """
+        is_there = storage.is_deferred or (bool(newest) and trace(newest) is not None)
+        if not self.doomed or not newest or not is_there:
             return
         for path, known in self.doomed.items():
             if path != newest and known in (None, trace(path)):
@@ -67,7 +75,10 @@ class OwnFiles:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up paths and traces."""
-        self.traces, self.doomed = dict(state["traces"]), dict(state["doomed"])
+        self.traces, self.doomed = (
+            {str(path): None if known is None else str(known) for path, known in state[name].items()}
+            for name in ("traces", "doomed")
+        )
 
     def look_again(self) -> list[str]:
         """Return, after a resume, the paths at which this run's files still lie; forget the others."""
@@ -91,11 +102,14 @@ def link(trainer: Run, target: str, path: str) -> None:
     if trainer.is_global_zero:
         part = Path(path).with_name(f".{Path(path).name}.{uuid.uuid4().hex[:8]}.tmp")
         try:
+            trainer.strategy.checkpoint_io.wait()  # a link leads to a whole file
             part.symlink_to(os.path.relpath(target, part.parent))
             part.replace(path)
         except OSError as error:
             part.unlink(missing_ok=True)
             failure = error.strerror or str(error)
+        except CheckpointError as error:
+            failure = error.message
     failure = trainer.collectives.broadcast_object(failure)
     if failure:
         raise CheckpointError(

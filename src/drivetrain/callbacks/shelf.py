@@ -61,7 +61,9 @@ class Shelf:
         """
         path, version = named(None), first_version
         while version is not None:
-            if (path in replaced and self.files.is_own(path)) or self.claims.take(path):
+            is_replaced = path in replaced and self.files.is_own(path)
+            # What a thread of this run is still writing is not there yet, and has its name all the same.
+            if is_replaced or (not self.files.is_coming(path) and self.claims.take(path)):
                 break
             path, version = named(version), version + 1
         return path

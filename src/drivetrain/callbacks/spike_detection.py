@@ -15,6 +15,7 @@ import torch
 from drivetrain.base.errors import SpikeError
 from drivetrain.callbacks.callback import Callback
 from drivetrain.callbacks.refusal import bad_argument, check_flag, check_mode, check_number
+from drivetrain.checkpoint_io.entry import Entry
 from drivetrain.modules import Module, Run
 
 _FILE = "skip_batches.json"
@@ -68,7 +69,8 @@ class SpikeDetection(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on with the losses."""
-        self._losses = deque(state_dict["losses"], maxlen=self.window)
+        Entry(state_dict, "", f"callbacks.{self.state_key}").check_like({"losses": [], "num_seen": 0})
+        self._losses = deque(map(float, state_dict["losses"]), maxlen=self.window)
         self._num_seen = state_dict["num_seen"]
 
     def setup(self, trainer: Run, module: Module, stage: str) -> None:

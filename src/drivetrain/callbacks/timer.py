@@ -13,6 +13,7 @@ from drivetrain.base.text import listed, nearest
 from drivetrain.callbacks.callback import Callback
 from drivetrain.callbacks.refusal import bad_argument, check_flag
 from drivetrain.callbacks.say import say
+from drivetrain.checkpoint_io.entry import Entry
 from drivetrain.modules import Module, Run
 
 _CLOCK = re.compile(r"(\d+):(\d{1,2}):(\d{1,2}):(\d{1,2})")
@@ -80,7 +81,8 @@ class Timer(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from the time that training had taken."""
-        self._before_s = state_dict["time_elapsed"].get("train", 0.0)
+        Entry(state_dict, "", f"callbacks.{self.state_key}").check_like({"time_elapsed": {}})
+        self._before_s = float(state_dict["time_elapsed"].get("train", 0.0))
 
     def setup(self, trainer: Run, module: Module, stage: str) -> None:
         """A fit begins anew, unless a checkpoint says how long it has run."""

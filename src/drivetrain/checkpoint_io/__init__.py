@@ -4,11 +4,18 @@
 
     checkpoint_io.py   CheckpointIO: the interface
     local.py           LocalCheckpointIO: one .ckpt file, written whole or not at all
+    wrapping.py        WrappingCheckpointIO: a storage around another one
+    deferred.py        AsyncCheckpointIO: copied first, then written by a thread
+    opening.py         a file to read, wherever it is
+    scan.py            what a file asks for and declares, before anything of it is made
     plain.py           what a checkpoint may hold
+    entry.py           a part of a checkpoint, which knows its name
     trace.py           what tells a file from another one of its name
 """
 
 from drivetrain.checkpoint_io.checkpoint_io import CheckpointIO
+from drivetrain.checkpoint_io.deferred import AsyncCheckpointIO
 from drivetrain.checkpoint_io.local import LocalCheckpointIO
+from drivetrain.checkpoint_io.wrapping import WrappingCheckpointIO
 
-__all__ = ["CheckpointIO", "LocalCheckpointIO"]
+__all__ = ["AsyncCheckpointIO", "CheckpointIO", "LocalCheckpointIO", "WrappingCheckpointIO"]

@@ -13,7 +13,9 @@ import torch
 
 from drivetrain.base.errors import CheckpointError
 from drivetrain.checkpoint_io.checkpoint_io import CheckpointIO, StrPath
-from drivetrain.checkpoint_io.plain import check_plain
+from drivetrain.checkpoint_io.opening import is_remote, opened, store_of, unreadable
+from drivetrain.checkpoint_io.plain import as_plain, unwritable
+from drivetrain.checkpoint_io.scan import Torn, Unsafe, scan
 from drivetrain.resolver.facts import CheckpointIOFacts
 from drivetrain.resolver.known.storage import local as known
 
@@ -27,8 +29,8 @@ class LocalCheckpointIO(CheckpointIO):
     """One file: written beside its place under another name, synced, then renamed over it.
 
     A process that is killed at any moment leaves the old file or the new one, and at worst a
-    stray ``.<name>.<hex>.tmp``. Paths with a protocol (``memory://``, ``s3://``) go through fsspec, whose
-    stores show an object only when it is whole.
+    stray ``.<name>.<hex>.tmp``. Paths with a protocol (``memory://``, ``s3://``) go through fsspec, by one
+    of its transactions: a store shows the new object when it is whole.
     """
 
     @property
@@ -38,56 +40,50 @@ class LocalCheckpointIO(CheckpointIO):
 
     def save(self, checkpoint: dict[str, Any], path: StrPath) -> None:
         """Write, sync, rename, sync the folder."""
-        check_plain(checkpoint, path)
+        name, plain = os.fspath(path), as_plain(checkpoint, path)
         try:
-            if _is_remote(path):
-                _save_remote(checkpoint, os.fspath(path))
+            if is_remote(path):
+                _save_remote(plain, name)
             else:
-                _save_file(checkpoint, Path(path))
-        except OSError as error:
-            raise CheckpointError(
-                "checkpoint.write",
-                f"cannot write {os.fspath(path)}: {error.strerror or error}",
-                values={"path": os.fspath(path)},
-                because="the storage refused",
-                hint="give a folder that this process may write, with room for the file",
-            ) from error
+                _save_file(plain, Path(path))
+        except Exception as error:
+            why = None if isinstance(error, OSError) else unwritable(plain, name)
+            raise why or _refused(name, "write", error) from error
 
     def load(self, path: StrPath, *, weights_only: bool = True) -> dict[str, Any]:
-        """Read the file; by default with torch's restricted unpickler, which runs no code."""
+        """Read the file; by default after a look through it, and with torch's restricted unpickler."""
         name = os.fspath(path)
-        try:
-            with _opened(path) as file:
+        with opened(path) as file:
+            try:
+                if weights_only:
+                    scan(file)
+                file.seek(0)
                 found = torch.load(file, map_location="cpu", weights_only=weights_only)
-        except FileNotFoundError as error:
-            raise CheckpointError(
-                "checkpoint.missing",
-                f"there is no checkpoint {name}",
-                values={"path": name, "folder": _listing(path)},
-                hint="give the path of a file that a run has saved",
-            ) from error
-        except pickle.UnpicklingError as error:
-            raise _unreadable(name, error) from error
-        except Exception as error:
-            raise _torn(name, f"{type(error).__name__}: {error}") from error
+            except Unsafe as error:
+                raise _unsafe(name, str(error)) from error
+            except Torn as error:
+                raise _torn(name, str(error)) from error
+            except OSError:
+                raise
+            except Exception as error:
+                is_stores = is_remote(path) and not isinstance(error, (RuntimeError, ValueError, MemoryError))
+                raise _said_by_torch(name, error, is_stores=is_stores) from error
         if not isinstance(found, dict):
             raise _torn(name, f"it holds a {type(found).__name__}, not a dict")
         return found
 
     def remove(self, path: StrPath) -> None:
         """Remove the file if it is there."""
-        if _is_remote(path):
-            import fsspec
-
-            system, inner = fsspec.core.url_to_fs(os.fspath(path))
-            with contextlib.suppress(FileNotFoundError):
-                system.rm(inner)
-        else:
-            Path(path).unlink(missing_ok=True)
-
-
-def _is_remote(path: StrPath) -> bool:
-    return "://" in os.fspath(path)
+        name = os.fspath(path)
+        try:
+            if is_remote(path):
+                with contextlib.suppress(FileNotFoundError):
+                    system, inner = store_of(name)
+                    system.rm(inner)
+            else:
+                Path(path).unlink(missing_ok=True)
+        except Exception as error:
+            raise _refused(name, "remove", error) from error
 
 
 def _save_file(checkpoint: dict[str, Any], path: Path) -> None:
@@ -110,38 +106,54 @@ def _save_file(checkpoint: dict[str, Any], path: Path) -> None:
             os.close(folder)
 
 
-def _save_remote(checkpoint: dict[str, Any], path: str) -> None:
-    import fsspec
+def _save_remote(checkpoint: dict[str, Any], name: str) -> None:
+    """Write to a store; what was there stays until all of the new one has arrived.
 
-    with fsspec.open(path, "wb") as file:
-        torch.save(checkpoint, file)
+    A file that is closed is there, even if its writing stopped in the middle: within a transaction it is
+    there at the transaction's end, or not at all. The file system is one of our own, since what anybody else
+    writes by it meanwhile would be part of the transaction.
+    """
+    system, inner = store_of(name, skip_instance_cache=True)
+    with system.transaction:
+        file = system.open(inner, "wb")
+        try:
+            torch.save(checkpoint, file)
+        finally:
+            size = file.tell()
+            file.close()
+    system.invalidate_cache()
+    arrived = system.info(inner)["size"]
+    if arrived != size:
+        message = f"{arrived} of {size} bytes have arrived"
+        raise OSError(message)
 
 
-def _opened(path: StrPath) -> contextlib.AbstractContextManager[Any]:
-    if not _is_remote(path):
-        return Path(path).open("rb")
-    import fsspec
-
-    opened: contextlib.AbstractContextManager[Any] = fsspec.open(os.fspath(path), "rb")
-    return opened
-
-
-def _listing(path: StrPath) -> str:
-    if _is_remote(path) or not Path(path).parent.is_dir():
-        return "not there"
-    names = sorted(found.name for found in Path(path).parent.glob("*.ckpt"))
-    return f"holds {', '.join(names[:8]) or 'no .ckpt file'}" + (", ..." if len(names) > 8 else "")  # noqa: PLR2004
+def _refused(name: str, verb: str, error: Exception) -> CheckpointError:
+    return CheckpointError(
+        "checkpoint.write",
+        f"cannot {verb} {name}: {getattr(error, 'strerror', None) or error}",
+        values={"path": name, "error": f"{type(error).__name__}: {error}"},
+        because="the storage refused",
+        hint="give a folder that this process may write, with room for the file"
+        if not is_remote(name)
+        else "see to the credentials, the connection, and the package for this kind of storage",
+    )
 
 
-def _unreadable(name: str, error: pickle.UnpicklingError) -> CheckpointError:
-    text = str(error)
-    asks = [line.strip() for line in text.splitlines() if "GLOBAL" in line or "unsupported class" in line]
-    if not asks:
-        return _torn(name, text.splitlines()[0])
+def _said_by_torch(name: str, error: Exception, *, is_stores: bool) -> CheckpointError:
+    if isinstance(error, pickle.UnpicklingError):
+        asks = [line.strip() for line in str(error).splitlines() if "GLOBAL" in line or "unsupported" in line]
+        return _unsafe(name, asks[0]) if asks else _torn(name, str(error).splitlines()[0])
+    if is_stores:  # a store has classes of its own for a connection that is cut
+        return unreadable(name, error)
+    return _torn(name, f"{type(error).__name__}: {error}")
+
+
+def _unsafe(name: str, asks: str) -> CheckpointError:
     return CheckpointError(
         "checkpoint.unsafe",
         f"{name} holds more than tensors and plain containers; nothing in it was run",
-        values={"path": name, "torch says": asks[0]},
+        values={"path": name, "asks for": asks},
         because="a pickle can run any code, so only tensors and plain containers are read",
         hint="if you trust whoever wrote the file, pass weights_only=False",
     )

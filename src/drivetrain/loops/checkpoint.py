@@ -9,8 +9,10 @@ from typing import Any
 
 from drivetrain._version import __version__
 from drivetrain.base.errors import CheckpointError, DrivetrainWarning, Notice, TrainerError
+from drivetrain.checkpoint_io.entry import Entry
 from drivetrain.loops import pending
 from drivetrain.loops.context import Context
+from drivetrain.loops.kept import check_kept, load_optimizer, load_scheduler
 from drivetrain.loops.slots import merged
 from drivetrain.modules import DataModule
 from drivetrain.modules.hyperparameters import split_plain
@@ -48,6 +50,7 @@ def save(context: Context, path: str | os.PathLike[str], *, weights_only: bool, 
         strategy.save(checkpoint, path)
     else:
         strategy.checkpoint_io.save(checkpoint, path)
+        strategy.checkpoint_io.wait()  # nobody comes later who could be told
 
 
 def _within_batches(context: Context, path: object) -> TrainerError:
@@ -133,19 +136,26 @@ def restore_training(context: Context, checkpoint: Mapping[str, Any], path: obje
     Raises:
         CheckpointError [checkpoint.no-training-state]: the file holds weights only, or is another library's.
         CheckpointError [checkpoint.mismatch]: it has another number of optimizers or schedulers.
+        CheckpointError [checkpoint.damaged]: an entry is missing, or is not what it should be.
     """
-    fit = checkpoint.get("loops", {}).get("fit")
-    if not isinstance(fit, Mapping) or "optimizer_states" not in checkpoint:
+    loops = checkpoint.get("loops")
+    has_loop = isinstance(loops, Mapping) and "fit" in loops
+    if "optimizer_states" not in checkpoint or not has_loop:
         raise CheckpointError(
             "checkpoint.no-training-state",
             f"{path} has no state to go on from",
-            values={"path": str(path), "holds": sorted(map(str, checkpoint))},
+            values={
+                "path": str(path),
+                "lacks": "optimizer_states" if has_loop else "loops.fit",
+                "holds": sorted(map(str, checkpoint)),
+            },
             because="fit(ckpt_path=...) goes on where a run stopped: optimizer, counters, random state",
             hint="load the weights only: Model.load_from_checkpoint(path), then fit without ckpt_path",
         )
-    strategy = context.strategy
+    top, strategy = Entry(checkpoint, path), context.strategy
+    check_kept(top)
     for name, have in (("optimizer_states", context.optimizers), ("lr_schedulers", context.schedulers)):
-        if len(checkpoint[name]) != len(have):
+        if len(top[name].sequence()) != len(have):
             raise CheckpointError(
                 "checkpoint.mismatch",
                 f"{path} has {len(checkpoint[name])} {name}, configure_optimizers gives {len(have)}",
@@ -153,36 +163,51 @@ def restore_training(context: Context, checkpoint: Mapping[str, Any], path: obje
                 because="a run goes on with the optimizers and schedulers that it had",
                 hint="return the same ones from configure_optimizers, or load the weights only",
             )
+    kept = top["callbacks"]
     # Callbacks are first: one that has changed the optimizers' groups in the fit makes them so again.
     for callback in context.callbacks:
-        if callback.state_key in checkpoint.get("callbacks", {}):
-            callback.load_state_dict(checkpoint["callbacks"][callback.state_key])
-    for optimizer, state in zip(context.optimizers, checkpoint["optimizer_states"], strict=True):
-        strategy.load_optimizer_state(optimizer, state)
-    _restore_schedulers(context, checkpoint)
-    context.progress.load_state_dict(fit["progress"])
-    pending.restore(context, fit.get("window", []), fit.get("windows", []))
-    strategy.precision.load_state_dict(dict(fit.get("precision", {})))
-    _restore_logged(context, fit)
-    _restore_data(context, fit.get("data", []))
-    if context.datamodule is not None and checkpoint.get("datamodule"):
-        context.datamodule.load_state_dict(checkpoint["datamodule"])
+        if callback.state_key in kept.mapping():
+            with kept[callback.state_key].reading():
+                callback.load_state_dict(kept[callback.state_key].value)
+    for optimizer, entry in zip(context.optimizers, top["optimizer_states"].each(), strict=True):
+        load_optimizer(optimizer, entry, strategy.load_optimizer_state)
+    _restore_schedulers(context, top)
+    _restore_loop(context, top["loops"]["fit"])
+    if context.datamodule is not None and top["datamodule"].value:
+        with top["datamodule"].reading():
+            context.datamodule.load_state_dict(top["datamodule"].value)
 
 
-def _restore_schedulers(context: Context, checkpoint: Mapping[str, Any]) -> None:
-    for one, state in zip(context.schedulers, checkpoint["lr_schedulers"], strict=True):
-        one.scheduler.load_state_dict(state)
-    if int(checkpoint.get("global_step", 0)):
+def _restore_loop(context: Context, fit: Entry) -> None:
+    strategy = context.strategy
+    context.progress.load_state_dict(fit["progress"].mapping())
+    with fit["windows"].reading():
+        pending.restore(context, fit["window"].sequence(), fit["windows"].sequence())
+    with fit["precision"].reading():
+        strategy.precision.load_state_dict(dict(fit["precision"].mapping()))
+    with fit["logged"].reading():
+        _restore_logged(context, fit.mapping())
+    _restore_data(context, fit["data"].each())
+
+
+def _restore_schedulers(context: Context, top: Entry) -> None:
+    for one, entry in zip(context.schedulers, top["lr_schedulers"].each(), strict=True):
+        load_scheduler(one.scheduler, entry)
+    if top["global_step"].integer():
         for optimizer in context.optimizers:
             # Else torch warns that a scheduler steps before its optimizer, which stepped in the run before.
             optimizer._opt_called = True  # type: ignore[attr-defined]  # noqa: SLF001 - no public way
 
 
-def _restore_data(context: Context, of_ranks: list[dict[str, Any]]) -> None:
+def _restore_data(context: Context, of_ranks: list[Entry]) -> None:
     ranks = context.strategy.ranks
     if of_ranks:
         # On another world size every rank reads the same data with the same objects: rank 0's state is all's.
-        context.load_data_state(of_ranks[ranks.rank if len(of_ranks) == ranks.world_size else 0])
+        mine = of_ranks[ranks.rank if len(of_ranks) == ranks.world_size else 0]
+        for _, states in mine.named():
+            states.sequence()
+        with mine.reading():
+            context.load_data_state(mine.mapping())
 
 
 def _restore_logged(context: Context, fit: Mapping[str, Any]) -> None:
@@ -201,8 +226,8 @@ def _merged(logged: list[dict[str, Any]]) -> dict[str, Any]:
 
 def restore_rng(context: Context, checkpoint: Mapping[str, Any]) -> None:
     """Set this rank's random state; on another world size a new rank keeps numbers of its own."""
-    states, ranks = checkpoint.get("rng", []), context.strategy.ranks
-    if ranks.is_zero and not checkpoint["loops"]["fit"].get("is_exact", True):
+    states, ranks = checkpoint["rng"], context.strategy.ranks
+    if ranks.is_zero and not checkpoint["loops"]["fit"]["is_exact"]:
         what = "random state" if states else "random state, nor what the epoch had logged"
         text = (
             f"the run was cut off within a step before this checkpoint was saved: it has no exact {what}. "
@@ -210,4 +235,5 @@ def restore_rng(context: Context, checkpoint: Mapping[str, Any]) -> None:
         )
         warnings.warn(str(Notice("checkpoint.inexact", text)), DrivetrainWarning, stacklevel=2)
     if ranks.rank < len(states):
-        context.strategy.set_rng_state(states[ranks.rank])
+        with Entry(states[ranks.rank], "the checkpoint", f"rng[{ranks.rank}]").reading():
+            context.strategy.set_rng_state(states[ranks.rank])

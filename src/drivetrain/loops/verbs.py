@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from drivetrain.base.errors import DataError
+from drivetrain.checkpoint_io.entry import Entry
 from drivetrain.data import CombinedFeed, CombinedLoader, Feed, OwnFeed, Slice, counted, make_feed
 from drivetrain.events import is_unused
 from drivetrain.loops import checkpoint as checkpoints
@@ -48,7 +49,7 @@ def perform(context: Context, request: Request) -> Any:
     with _torch_switches(request.settings), running(context):
         checkpoint = _read(context, request)
         if request.stage == "fit":
-            context.start_logging(None if checkpoint is None else int(checkpoint.get("global_step", 0)))
+            context.start_logging(None if checkpoint is None else _step_of(checkpoint, request))
         elif request.stage != "predict":
             context.start_logging(None)
         if request.stage == "fit":
@@ -76,6 +77,7 @@ def _fit(context: Context, request: Request, checkpoint: Mapping[str, Any] | Non
 
         loop = FitLoop(context, settings, load)
         loop.run(checkpoint, request.ckpt_path)
+        context.strategy.finish_saving()
     return loop.stopped_early, loop.signal
 
 
@@ -101,6 +103,11 @@ def _read(context: Context, request: Request) -> Mapping[str, Any] | None:
     if request.ckpt_path is None:
         return None
     return context.strategy.checkpoint_io.load(request.ckpt_path, weights_only=request.weights_only)
+
+
+def _step_of(checkpoint: Mapping[str, Any], request: Request) -> int:
+    entry = Entry(checkpoint, request.ckpt_path)
+    return entry["global_step"].integer() if "global_step" in checkpoint else 0
 
 
 @contextmanager

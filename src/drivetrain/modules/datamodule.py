@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from typing_extensions import Self
 
 from drivetrain.base.tree import map_leaves
+from drivetrain.checkpoint_io.entry import Entry
 from drivetrain.checkpoint_io.local import LocalCheckpointIO
 from drivetrain.events import unused
 from drivetrain.modules.hyperparameters import WithHyperparameters, made_from
@@ -126,7 +127,9 @@ class DataModule(WithHyperparameters):
     ) -> Self:
         """Make a data module from a checkpoint's arguments and state; ``kwargs`` win over them."""
         found = LocalCheckpointIO().load(checkpoint_path, weights_only=weights_only)
-        module = made_from(cls, found.get("datamodule_hyper_parameters", {}), hparams_file, kwargs)
+        top, name = Entry(found, checkpoint_path), "datamodule_hyper_parameters"
+        module = made_from(cls, top[name] if name in found else None, hparams_file, kwargs)
         if found.get("datamodule"):
-            module.load_state_dict(dict(found["datamodule"]))
+            with top["datamodule"].reading():
+                module.load_state_dict(dict(top["datamodule"].mapping()))
         return module

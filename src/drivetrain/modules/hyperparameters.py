@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import torch
 
 from drivetrain.base.errors import DrivetrainWarning, ModuleError, Notice
+from drivetrain.checkpoint_io.entry import Entry
 
 T = TypeVar("T")
 
@@ -160,12 +161,12 @@ def _values(given: Any) -> dict[str, Any] | None:
 
 def made_from(
     kind: Callable[..., T],
-    kept: Mapping[str, Any],
+    kept: Entry | None,
     path: str | os.PathLike[str] | None,
     given: Mapping[str, Any],
 ) -> T:
     """Make an object from a checkpoint's arguments, those of a YAML file over them, those given over both."""
-    values = {**kept}
+    values = {} if kept is None else {name: entry.value for name, entry in kept.named()}
     if path is not None:
         import fsspec
         import yaml

@@ -10,6 +10,7 @@ import torch
 from typing_extensions import Self
 
 from drivetrain.base.errors import CheckpointError, ModuleError
+from drivetrain.checkpoint_io.entry import Entry
 from drivetrain.checkpoint_io.local import LocalCheckpointIO
 from drivetrain.events import is_unused, unused
 from drivetrain.modules.attached import outside
@@ -177,9 +178,11 @@ class Module(Optimizing, WithHyperparameters):
 
         Raises:
             CheckpointError [checkpoint.no-weights]: the file has no ``state_dict``, or one of another module.
+            CheckpointError [checkpoint.damaged]: its hyperparameters are no dict.
         """
         found = LocalCheckpointIO().load(checkpoint_path, weights_only=weights_only)
-        module = made_from(cls, found.get("hyper_parameters", {}), hparams_file, kwargs)
+        kept = Entry(found, checkpoint_path)["hyper_parameters"] if "hyper_parameters" in found else None
+        module = made_from(cls, kept, hparams_file, kwargs)
         if not is_unused(module.configure_model):
             module.configure_model()
         on_load = module.on_load_checkpoint
@@ -208,10 +211,10 @@ def load_weights(
             message = f"it holds: {', '.join(map(str, checkpoint)) or 'nothing'}"
             raise TypeError(message)  # noqa: TRY301 - one place that words the error
         load(state)
-    except (RuntimeError, TypeError) as error:
+    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise CheckpointError(
             "checkpoint.no-weights",
-            f"{path} has no weights for {type(module).__name__}",
+            f"{path} has no weights for {type(module).__name__} in its state_dict",
             values={"path": str(path), "module": type(module).__qualname__, "torch says": str(error)},
             because="names and shapes of the state_dict are those of the module that was saved",
             hint="make the module as it was when it was saved, or pass strict=False to load_from_checkpoint",

@@ -79,11 +79,27 @@ class Strategy(ABC):
 
     @final
     def close(self) -> None:
-        """Leave the other ranks and release the device; also after a failure."""
+        """Leave the other ranks and release the device; also after a failure, which stays what is raised.
+
+        Raises:
+            CheckpointError: a checkpoint could not be written, and nobody was told yet.
+        """
+        failure = self._end_saving()
         if self._collectives is not None:
             disconnect(self._collectives)
             self._collectives = None
             self.accelerator.teardown(self.device)
+        if failure is not None and sys.exc_info()[0] is None:
+            raise failure
+        if failure is not None:
+            print(f"drivetrain: a checkpoint was not written: {failure}", file=sys.stderr)  # noqa: T201 - beside a failure
+
+    def _end_saving(self) -> Exception | None:
+        try:
+            self.checkpoint_io.teardown()
+        except Exception as error:  # noqa: BLE001 - the caller decides whether it is what is seen
+            return error
+        return None
 
     @abstractmethod
     def setup(
@@ -206,15 +222,27 @@ class Strategy(ABC):
 
     @final
     def save(self, checkpoint: dict[str, Any], path: StrPath) -> None:
-        """Write the checkpoint on rank 0; every rank returns when it is there, or raises.
+        """Write the checkpoint on rank 0; every rank returns when it is there or taken over, or raises.
 
         Collectives:
             one object of a few bytes; every rank must call.
         """
+        self._on_zero(lambda: self.checkpoint_io.save(checkpoint, path))
+
+    @final
+    def finish_saving(self) -> None:
+        """Return on every rank when all that was saved is there, or raise what could not be written.
+
+        Collectives:
+            one object of a few bytes; every rank must call.
+        """
+        self._on_zero(self.checkpoint_io.teardown)
+
+    def _on_zero(self, call: Callable[[], None]) -> None:
         failure: BaseException | None = None
         if self.ranks.is_zero:
             try:
-                self.checkpoint_io.save(checkpoint, path)
+                call()
             except Exception as error:  # noqa: BLE001 - reaches every rank, then raised on each
                 failure = error
         if self.ranks.world_size > 1:

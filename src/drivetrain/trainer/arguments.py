@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from drivetrain.base.errors import TrainerError
-from drivetrain.base.text import listed, nearest
+from drivetrain.base.text import listed, nearest, show
 from drivetrain.callbacks import (
     Callback,
     GradientAccumulationScheduler,
@@ -317,6 +318,8 @@ def as_path(path: str | os.PathLike[str] | None, callbacks: list[Callback]) -> s
 
     Raises:
         TrainerError [trainer.no-best]: ``best``, and no ModelCheckpoint with a monitor has saved.
+        TrainerError [trainer.no-last]: ``last``, and no ModelCheckpoint has saved.
+        TrainerError [trainer.bad-argument]: it is no path.
     """
     if path is None:
         return None
@@ -331,5 +334,23 @@ def as_path(path: str | os.PathLike[str] | None, callbacks: list[Callback]) -> s
                 hint="pass callbacks=[dt.ModelCheckpoint(monitor='val_loss')], or a path",
             )
         return best
-    newest = newest_path(callbacks)
-    return newest if path == "last" and newest is not None else os.fspath(path)
+    if path == "last":
+        newest = newest_path(callbacks)
+        if newest is None and not Path(path).exists():
+            raise TrainerError(
+                "trainer.no-last",
+                "ckpt_path='last', and there is no last checkpoint",
+                values={"callbacks": [type(one).__name__ for one in callbacks]},
+                because="the last is the newest file that a ModelCheckpoint of this trainer has saved",
+                hint="pass the path of a file; leave ckpt_path out to begin anew",
+            )
+        return newest or path
+    if not isinstance(path, (str, os.PathLike)):
+        raise TrainerError(
+            "trainer.bad-argument",
+            f"ckpt_path={show(path)}",
+            values={"ckpt_path": path},
+            because="a checkpoint is named by its path, or by 'best' or 'last'",
+            hint="pass the path of a file that a run has saved",
+        )
+    return os.fspath(path)

@@ -1,4 +1,4 @@
-"""One file on a local disk, and torch's synchronised batch norm."""
+"""One file, written at once or by a thread, and torch's synchronised batch norm."""
 
 from drivetrain.resolver.facts import CheckpointIOFacts, LayerSyncFacts
 
@@ -7,6 +7,11 @@ FACTS = (
         "local",
         "one .ckpt file, written whole or not at all",
         runtime="drivetrain.checkpoint_io.local:LocalCheckpointIO",
+    ),
+    CheckpointIOFacts(
+        "async",
+        "the same file, copied first and written by a thread",
+        runtime="drivetrain.checkpoint_io.deferred:AsyncCheckpointIO",
     ),
     CheckpointIOFacts("sharded", "a folder of shards (torch.distributed.checkpoint)"),
     LayerSyncFacts("batchnorm", "torch's SyncBatchNorm"),
