@@ -128,6 +128,7 @@ _HOMES = {
     "resolver.known.strategies.zero1": ("ZeRO1Strategy",),
     "strategies.strategy": ("Parts", "Strategy"),
     "trainer": ("Trainer",),
+    "trainer.verify": ("ResumeReport",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 _OLD_NAMES = "resolver.old_names"

@@ -47,6 +47,7 @@ from drivetrain.trainer.arguments import (
     with_schedule,
 )
 from drivetrain.trainer.overrides import FLAGS, plan_call
+from drivetrain.trainer.verify import ResumeReport, verify
 from drivetrain.trainer.view import View, no_run
 
 
@@ -279,6 +280,32 @@ class Trainer(View):
             context.of_ranks = []  # what was gathered last belongs to an earlier moment
         save = context.watch.call(checkpoints.save, "save_checkpoint")
         save(context, filepath, weights_only=weights_only, is_live=self._is_live and not is_alone)
+
+    def verify_resume(
+        self,
+        model: Module,
+        train_dataloaders: Any = None,
+        val_dataloaders: Any = None,
+        datamodule: DataModule | None = None,
+        *,
+        steps: int = 20,
+    ) -> ResumeReport:
+        """Try whether this fit, cut off and resumed, is the fit that was not: three short runs, compared.
+
+        They have the Trainer's flags and settings, and copies of the model and of the callbacks; they write
+        nothing, and the caller's objects and random state stay as they are. ``print`` the report, or ask
+        ``is_exact``.
+
+        Raises:
+            TrainerError [trainer.bad-argument]: fewer than two steps.
+        """
+        check_data(datamodule, train_dataloaders, val_dataloaders)
+        data = {
+            "train_dataloaders": train_dataloaders,
+            "val_dataloaders": val_dataloaders,
+            "datamodule": datamodule,
+        }
+        return verify(self, data, model, steps)
 
     def _run(
         self,
