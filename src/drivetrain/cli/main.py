@@ -15,6 +15,7 @@ from drivetrain.resolver.legacy import LEGACY
 _COMMANDS = {
     "plan": "drivetrain.cli.plan:run",
     "doctor": "drivetrain.cli.doctor:run",
+    "checkpoint": "drivetrain.cli.checkpoint:run",
     "demo": "drivetrain.demo:run",
 }
 _HELP = {
@@ -48,10 +49,29 @@ def _parser() -> jsonargparse.ArgumentParser:
         description="Print what this machine has, and what is missing for what."
     )
     commands.add_subcommand("doctor", doctor, help="print what this machine has")
+    checkpoint = jsonargparse.ArgumentParser(description="Look into a checkpoint; nothing in it is executed.")
+    commands.add_subcommand("checkpoint", checkpoint, help="look into a checkpoint, check or convert it")
+    _add_checkpoint_commands(checkpoint)  # after it was added: jsonargparse wants the levels in order
     demo = jsonargparse.ArgumentParser(description="Train a digits classifier on two processes, end to end.")
     demo.add_argument("--out", type=str, default="digits.png", help="where the picture goes")
     commands.add_subcommand("demo", demo, help="train a digits classifier on two processes")
     return parser
+
+
+def _add_checkpoint_commands(parser: jsonargparse.ArgumentParser) -> None:
+    commands = parser.add_subcommands(dest="subcommand")
+    show, verify, convert = (jsonargparse.ArgumentParser() for _ in range(3))
+    for one in (show, verify, convert):
+        one.add_argument("path", type=str, help="the file, or its address in a store: s3://...")
+    show.add_argument("--json", action="store_true", help="print JSON")
+    commands.add_subcommand("show", show, help="print where the run stood and every entry")
+    verify.add_argument("--finite", action="store_true", help="also refuse nan and infinity")
+    commands.add_subcommand("verify", verify, help="read all of it; exit status 2 if it is not whole")
+    convert.add_argument(
+        "--to", type=str, choices=["weights", "lightning"], required=True, help="weights: a plain state_dict"
+    )
+    convert.add_argument("--out", type=str, required=True, help="the file to write")
+    commands.add_subcommand("convert", convert, help="write it in another form")
 
 
 def _plan_parser() -> jsonargparse.ArgumentParser:
