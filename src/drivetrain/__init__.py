@@ -129,6 +129,8 @@ _HOMES = {
     "strategies.strategy": ("Parts", "Strategy"),
     "trainer": ("Trainer",),
     "trainer.verify": ("ResumeReport",),
+    "tuner.lr_find": ("LRSearch",),
+    "tuner.tuner": ("Tuner",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 _OLD_NAMES = "resolver.old_names"

@@ -128,5 +128,7 @@ from drivetrain.strategies.strategy import Parts as Parts
 from drivetrain.strategies.strategy import Strategy as Strategy
 from drivetrain.trainer import Trainer as Trainer
 from drivetrain.trainer.verify import ResumeReport as ResumeReport
+from drivetrain.tuner.lr_find import LRSearch as LRSearch
+from drivetrain.tuner.tuner import Tuner as Tuner
 
 __all__: list[str]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
@@ -14,12 +13,10 @@ import torch
 from drivetrain.base.errors import TrainerError
 from drivetrain.base.text import show
 from drivetrain.base.tree import leaves
-from drivetrain.callbacks import Callback, Checkpoint, ProgressBar, ThroughputMonitor, Timer
+from drivetrain.callbacks import Callback
 from drivetrain.data.seeds import mix, seeded
 from drivetrain.loops.settings import Bounds
-
-_LEFT_OUT = (Checkpoint, ProgressBar, ThroughputMonitor, Timer)
-"""Callbacks that write files of their own, draw, or keep times, which are never the same twice."""
+from drivetrain.trainer.twin import twin_of
 
 
 @dataclass(frozen=True)
@@ -89,7 +86,7 @@ def verify(trainer: Any, data: Mapping[str, Any], model: Any, steps: int) -> Res
         def run(label: str, seed: int, *, ends: bool = False, resume: bool = False) -> list[int]:
             here = folder / label
             witness = _Witness(cut_at, here / "cut.ckpt", ends=ends)
-            twin, given, copied = _twin(trainer, witness, data, model, steps, here)
+            twin, given, copied = twin_of(trainer, witness, data, model, Bounds(max_steps=steps), here)
             with seeded(seed):
                 twin.fit(copied, **given, ckpt_path=folder / "cut" / "cut.ckpt" if resume else None)
             twin.save_checkpoint(here / "end.ckpt")
@@ -111,39 +108,6 @@ def verify(trainer: Any, data: Mapping[str, Any], model: Any, steps: int) -> Res
 
 def _seen(checkpoint: Mapping[str, Any]) -> int:
     return int(checkpoint["loops"]["fit"]["progress"]["seen"])
-
-
-def _twin(
-    trainer: Any, witness: _Witness, data: Mapping[str, Any], model: Any, steps: int, folder: Path
-) -> tuple[Any, dict[str, Any], Any]:
-    """Return a trainer as the caller's that runs so many steps and writes nothing; and copies of the rest."""
-    settings = trainer._given_settings
-    callbacks = [one for one in trainer._given_callbacks if not isinstance(one, _LEFT_OUT)]
-    shared = {id(one): one for one in _datasets(list(data.values()))}
-    model, data, callbacks = copy.deepcopy((model, dict(data), callbacks), shared)
-    twin = copy.copy(trainer)
-    twin._given_settings = replace(
-        settings,
-        bounds=Bounds(max_steps=steps),
-        signal_path=None,
-        default_root_dir=str(folder),
-        validation=replace(settings.validation, num_sanity_steps=0),
-    )
-    twin._given_callbacks, twin.loggers = [*callbacks, witness], []
-    twin._module = twin._context = twin._fitted = None
-    return twin, data, model
-
-
-def _datasets(things: list[Any]) -> list[Any]:
-    found = []
-    for thing in things:
-        if isinstance(thing, Mapping):
-            found += _datasets(list(thing.values()))
-        elif isinstance(thing, (list, tuple)):
-            found += _datasets(list(thing))
-        elif hasattr(thing, "dataset"):
-            found.append(thing.dataset)
-    return found
 
 
 def _fingerprint(batch: Any) -> int:
