@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import pickle
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,28 @@ def test_a_fit_saves_by_it_and_keeps_the_best(tmp_path: Path, plugin: dt.AsyncCh
     assert dt.LocalCheckpointIO().load(tmp_path / "last.ckpt")["epoch"] in (4, 5)
     again = quiet(max_epochs=6, callbacks=[saves], plugins=[plugin])
     assert again.fit(Regression(), loader(12), loader(8), ckpt_path=saves.last_model_path).steps_here == 3
+
+
+class Late(dt.WrappingCheckpointIO):
+    """Writes the second epoch's file slowly, so that the third's save waits for it."""
+
+    def save(self, checkpoint: dict[str, Any], path: Any) -> None:
+        if checkpoint["global_step"] == 4:
+            time.sleep(0.2)
+        super().save(checkpoint, path)
+
+
+class Unhurried(dt.Callback):
+    def on_train_epoch_start(self, trainer, module):
+        time.sleep(0.05)
+
+
+def test_a_last_file_that_came_late_is_replaced(tmp_path: Path) -> None:
+    saves = dt.ModelCheckpoint(tmp_path, monitor="val", mode="max", save_top_k=1, save_last=True)
+    trainer = quiet(max_epochs=5, callbacks=[saves, Unhurried()], plugins=[dt.AsyncCheckpointIO(Late())])
+    trainer.fit(Regression(), loader(8), loader(8))
+    assert names(tmp_path) == ["epoch=0-step=2.ckpt", "last.ckpt"]
+    assert dt.LocalCheckpointIO().load(tmp_path / "last.ckpt")["global_step"] == 10
 
 
 def test_two_files_of_one_name_are_two(tmp_path: Path, slow: Slow) -> None:

@@ -348,3 +348,16 @@ def test_an_archive_of_something_else_is_no_checkpoint(tmp_path: Path) -> None:
         file.writestr("readme.txt", "hello")
     with (tmp_path / "a.zip").open("rb") as opened, pytest.raises(Torn, match="and not one"):
         scan(opened)
+
+
+def test_classes_of_other_libraries_become_plain_data(tmp_path: Path) -> None:
+    path = b"cpathlib\nPosixPath\n(X\x01\x00\x00\x00/X\x01\x00\x00\x00at\x52"
+    stage = b"cpytorch_lightning.trainer.states\nRunningStage\n(X\x05\x00\x00\x00traint\x52"
+    kept = b"cpytorch_lightning.utilities.parsing\nAttributeDict\n)\x81X\x01\x00\x00\x00kK\x01s"
+    key = b"cpytorch_lightning.callbacks.early_stopping\nEarlyStopping\n"
+    pairs = b"K\x01" + path + b"K\x02" + stage + b"K\x03" + kept + key + b"K\x04"
+    found = LOAD(archive(tmp_path / "a.ckpt", b"\x80\x02}(" + pairs + b"u."))
+    assert found == {1: Path("/a"), 2: "train", 3: {"k": 1}, "EarlyStopping": 4}
+    bomb = b"\x80\x02](cpathlib\nPosixPath\nq\x00(X\xe8\x03\x00\x00" + b"x" * 1000 + b"q\x01tR"
+    with pytest.raises(dt.CheckpointError, match="makes more of its texts"):
+        LOAD(archive(tmp_path / "b.ckpt", bomb + b"h\x00(h\x01tR" * 100 + b"e."))

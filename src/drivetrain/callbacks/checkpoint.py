@@ -206,7 +206,12 @@ class ModelCheckpoint(Checkpoint):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take up which files are this run's; those of another folder are left alone from now on."""
+        """Take up which files are this run's; those of another folder are left alone from now on.
+
+        So are those that Lightning's callback of this name saved: they count among the best, and stay.
+        """
+        if "best_k_models" in state_dict:
+            state_dict = _of_lightning(state_dict)
         Entry(state_dict, "", f"callbacks.{self.state_key}").check_like(_STATE)
         self._shelf.load_state_dict(state_dict["shelf"], owns=state_dict["dirpath"] == self.dirpath)
         current = state_dict["current_score"]
@@ -332,7 +337,8 @@ class ModelCheckpoint(Checkpoint):
         shelf.take(trainer.global_step, save.path, save.reading.value or 0.0, save.last)
         try:
             for path in filter(None, (save.path, save.last)):
-                with shelf.files.writing(path) if is_zero else nullcontext():
+                is_deferred = trainer.strategy.checkpoint_io.is_deferred
+                with shelf.files.writing(path, is_deferred=is_deferred) if is_zero else nullcontext():
                     if self.save_last == "link" and path == save.last and save.path:
                         link(trainer, save.path, path)
                     else:
@@ -400,6 +406,14 @@ class ModelCheckpoint(Checkpoint):
 def _number(value: float) -> str:
     """Return a number as YAML writes it."""
     return repr(value) if math.isfinite(value) else f".{value}".replace(".-", "-.")
+
+
+def _of_lightning(state_dict: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a state of Lightning's ModelCheckpoint in our form."""
+    scores = {str(path): float(score) for path, score in state_dict["best_k_models"].items()}
+    shelf = {"scores": scores, "newest": "", "last": "", "step": -1, "files": {"traces": {}, "doomed": {}}}
+    dirpath = str(state_dict["dirpath"])
+    return {**state_dict, "dirpath": dirpath, "shelf": shelf, "is_owed": False, "seen_step": -1}
 
 
 def newest_path(callbacks: list[Any]) -> str | None:

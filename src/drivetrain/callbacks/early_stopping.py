@@ -114,7 +114,12 @@ class EarlyStopping(Callback):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take up what was seen so far; patience and thresholds are those that this one was made with."""
+        """Take up what was seen so far; patience and thresholds are those that this one was made with.
+
+        What Lightning's callback of this name saved is taken up too.
+        """
+        if "patience" in state_dict:
+            state_dict = {"current": None, "checked_step": -1, "seen_step": -1, **state_dict}
         model = {"wait_count": 0, "stopped_epoch": 0, "best_score": 0.0, "checked_step": 0, "seen_step": 0}
         Entry(state_dict, "", f"callbacks.{self.state_key}").check_like({**model, "current": None})
         self.wait_count, self.stopped_epoch = state_dict["wait_count"], state_dict["stopped_epoch"]

@@ -36,12 +36,13 @@ class OwnFiles:
         self.doomed.pop(path, None)
 
     @contextmanager
-    def writing(self, path: str) -> Iterator[None]:
+    def writing(self, path: str, *, is_deferred: bool = False) -> Iterator[None]:
         """Write the file inside, on rank 0; where it comes later, by another thread, it has no trace yet."""
         before = trace(path)
         yield
         now = trace(path)
-        self.traces[path] = None if now == before else now
+        # What is there now may be what the save before wrote, for which this one waited.
+        self.traces[path] = None if is_deferred or now == before else now
 
     def drop(self, path: str) -> None:
         """Note, on every rank, that the file is not needed any more."""

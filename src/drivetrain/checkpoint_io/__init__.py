@@ -8,6 +8,7 @@
     deferred.py        AsyncCheckpointIO: copied first, then written by a thread
     opening.py         a file to read, wherever it is
     scan.py            what a file asks for and declares, before anything of it is made
+    foreign.py         what is made of other libraries' classes
     plain.py           what a checkpoint may hold
     entry.py           a part of a checkpoint, which knows its name
     trace.py           what tells a file from another one of its name

@@ -13,6 +13,7 @@ import torch
 
 from drivetrain.base.errors import CheckpointError
 from drivetrain.checkpoint_io.checkpoint_io import CheckpointIO, StrPath
+from drivetrain.checkpoint_io.foreign import FOREIGN
 from drivetrain.checkpoint_io.opening import is_remote, opened, store_of, unreadable
 from drivetrain.checkpoint_io.plain import as_plain, unwritable
 from drivetrain.checkpoint_io.scan import Torn, Unsafe, scan
@@ -55,10 +56,10 @@ class LocalCheckpointIO(CheckpointIO):
         name = os.fspath(path)
         with opened(path) as file:
             try:
-                if weights_only:
-                    scan(file)
+                asked = scan(file, FOREIGN) if weights_only else set()
                 file.seek(0)
-                found = torch.load(file, map_location="cpu", weights_only=weights_only)
+                with torch.serialization.safe_globals([(FOREIGN[one], one) for one in sorted(asked)]):
+                    found = torch.load(file, map_location="cpu", weights_only=weights_only)
             except Unsafe as error:
                 raise _unsafe(name, str(error)) from error
             except Torn as error:

@@ -33,8 +33,10 @@ class Record(NamedTuple):
     size: int
 
 
-def scan(file: IO[bytes], also: Iterable[str] = ()) -> None:
-    """Read the directory and the pickle; return if torch may read the file. ``also`` may be asked for too.
+def scan(file: IO[bytes], also: Iterable[str] = ()) -> set[str]:
+    """Read the directory and the pickle; return if torch may read the file.
+
+    ``also`` may be asked for too; what of it was, is returned.
 
     Raises:
         Unsafe: it asks for what is neither a tensor nor plain.
@@ -52,13 +54,14 @@ def scan(file: IO[bytes], also: Iterable[str] = ()) -> None:
         if name.startswith(f"{folder}/data/")
     }
     content = _content(file, records[pickles[0]])
-    reader = _Reader(io.BytesIO(content), sizes, len(content), {*also, *_said_safe()})
+    reader = _Reader(io.BytesIO(content), sizes, len(content), {*also} - _said_safe())
     try:
         reader.load()
     except (Unsafe, Torn):
         raise
     except Exception as error:
         raise Torn(f"its pickle cannot be read: {type(error).__name__}: {error}") from error
+    return reader.asked
 
 
 def read_directory(file: IO[bytes], size: int) -> list[Record]:
@@ -192,12 +195,17 @@ class _Reader(pickle._Unpickler):  # noqa: SLF001 - Python's own unpickler, of w
     def __init__(self, file: IO[bytes], sizes: dict[str, int], budget: int, also: set[str]) -> None:
         super().__init__(file)
         self._sizes, self._budget, self._also = sizes, budget, also
+        self._safe = _said_safe()
+        self.asked: set[str] = set()
 
     def find_class(self, module: str, name: str) -> _Asked:
         """Return a stand-in for what torch may make, and for nothing else."""
         whole = f"{_RENAMED.get(module, module)}.{name}"
-        if whole in self._also:
+        if whole in self._safe:
             return _Asked(whole, lambda *_: _Made())
+        if whole in self._also:
+            self.asked.add(whole)
+            return _Asked(whole, self._copy)
         if whole in _COPIES:
             return _Asked(whole, self._copy)
         if whole not in _KNOWN:
@@ -224,7 +232,7 @@ class _Reader(pickle._Unpickler):  # noqa: SLF001 - Python's own unpickler, of w
                 self._budget -= len(one)
                 for kept in one if isinstance(one, list) else ():
                     _check_key(kept)
-            elif not isinstance(one, (float, _Made)):
+            elif not isinstance(one, (float, _Made, bool)):
                 raise Unsafe("a call that could ask for memory")
         if self._budget < 0:
             raise Torn("it makes more of its texts than it has")

@@ -13,6 +13,7 @@ from drivetrain.checkpoint_io.entry import Entry
 from drivetrain.loops import pending
 from drivetrain.loops.context import Context
 from drivetrain.loops.kept import check_kept, load_optimizer, load_scheduler
+from drivetrain.loops.lightning import VERSION, state_of
 from drivetrain.loops.slots import merged
 from drivetrain.modules import DataModule
 from drivetrain.modules.hyperparameters import split_plain
@@ -166,9 +167,10 @@ def restore_training(context: Context, checkpoint: Mapping[str, Any], path: obje
     kept = top["callbacks"]
     # Callbacks are first: one that has changed the optimizers' groups in the fit makes them so again.
     for callback in context.callbacks:
-        if callback.state_key in kept.mapping():
-            with kept[callback.state_key].reading():
-                callback.load_state_dict(kept[callback.state_key].value)
+        state = state_of(callback, kept)
+        if state is not None:
+            with state.reading():
+                callback.load_state_dict(state.value)
     for optimizer, entry in zip(context.optimizers, top["optimizer_states"].each(), strict=True):
         load_optimizer(optimizer, entry, strategy.load_optimizer_state)
     _restore_schedulers(context, top)
@@ -227,7 +229,8 @@ def _merged(logged: list[dict[str, Any]]) -> dict[str, Any]:
 def restore_rng(context: Context, checkpoint: Mapping[str, Any]) -> None:
     """Set this rank's random state; on another world size a new rank keeps numbers of its own."""
     states, ranks = checkpoint["rng"], context.strategy.ranks
-    if ranks.is_zero and not checkpoint["loops"]["fit"]["is_exact"]:
+    was_cut_off = not checkpoint["loops"]["fit"]["is_exact"] and VERSION not in checkpoint
+    if ranks.is_zero and was_cut_off:
         what = "random state" if states else "random state, nor what the epoch had logged"
         text = (
             f"the run was cut off within a step before this checkpoint was saved: it has no exact {what}. "

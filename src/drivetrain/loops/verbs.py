@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 
 import torch
 
-from drivetrain.base.errors import DataError
+from drivetrain.base.errors import DataError, DrivetrainWarning, Notice
 from drivetrain.checkpoint_io.entry import Entry
 from drivetrain.data import CombinedFeed, CombinedLoader, Feed, OwnFeed, Slice, counted, make_feed
 from drivetrain.events import is_unused
@@ -19,6 +20,7 @@ from drivetrain.loops import checkpoint as checkpoints
 from drivetrain.loops.context import Context, running
 from drivetrain.loops.evaluation import EvaluationLoop
 from drivetrain.loops.fit import FitLoop, Loaded
+from drivetrain.loops.lightning import VERSION, from_lightning, is_lightnings
 from drivetrain.loops.prediction import PredictionLoop
 from drivetrain.loops.settings import Settings
 from drivetrain.loops.sources import all_loaders, find_loader, needed_loader, training_loader
@@ -102,7 +104,22 @@ def _evaluate(context: Context, request: Request, checkpoint: Mapping[str, Any] 
 def _read(context: Context, request: Request) -> Mapping[str, Any] | None:
     if request.ckpt_path is None:
         return None
-    return context.strategy.checkpoint_io.load(request.ckpt_path, weights_only=request.weights_only)
+    strategy = context.strategy
+    found = strategy.checkpoint_io.load(request.ckpt_path, weights_only=request.weights_only)
+    if request.stage != "fit" or not is_lightnings(found):
+        return found
+    if strategy.ranks.is_zero:
+        _say_foreign(request.ckpt_path, str(found[VERSION]))
+    return from_lightning(found, request.ckpt_path, strategy.ranks.world_size)
+
+
+def _say_foreign(path: str, version: str) -> None:
+    text = (
+        f"{path} was written by Lightning {version}: weights, optimizers, schedulers, counters and states "
+        "of callbacks are taken up; random numbers and the order of shuffled data are others than there. "
+        "Save once with this trainer, and resume from that"
+    )
+    warnings.warn(str(Notice("checkpoint.foreign", text)), DrivetrainWarning, stacklevel=2)
 
 
 def _step_of(checkpoint: Mapping[str, Any], request: Request) -> int:
