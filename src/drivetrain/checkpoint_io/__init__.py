@@ -11,6 +11,7 @@
     foreign.py         what is made of other libraries' classes
     plain.py           what a checkpoint may hold
     entry.py           a part of a checkpoint, which knows its name
+    contents.py        what a checkpoint holds, entry by entry
     trace.py           what tells a file from another one of its name
 """
 

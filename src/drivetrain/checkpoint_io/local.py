@@ -14,7 +14,7 @@ import torch
 from drivetrain.base.errors import CheckpointError
 from drivetrain.checkpoint_io.checkpoint_io import CheckpointIO, StrPath
 from drivetrain.checkpoint_io.foreign import FOREIGN
-from drivetrain.checkpoint_io.opening import is_remote, opened, store_of, unreadable
+from drivetrain.checkpoint_io.opening import is_remote, opened, store_of, torn, unreadable
 from drivetrain.checkpoint_io.plain import as_plain, unwritable
 from drivetrain.checkpoint_io.scan import Torn, Unsafe, scan
 from drivetrain.resolver.facts import CheckpointIOFacts
@@ -63,14 +63,14 @@ class LocalCheckpointIO(CheckpointIO):
             except Unsafe as error:
                 raise _unsafe(name, str(error)) from error
             except Torn as error:
-                raise _torn(name, str(error)) from error
+                raise torn(name, str(error)) from error
             except OSError:
                 raise
             except Exception as error:
                 is_stores = is_remote(path) and not isinstance(error, (RuntimeError, ValueError, MemoryError))
                 raise _said_by_torch(name, error, is_stores=is_stores) from error
         if not isinstance(found, dict):
-            raise _torn(name, f"it holds a {type(found).__name__}, not a dict")
+            raise torn(name, f"it holds a {type(found).__name__}, not a dict")
         return found
 
     def remove(self, path: StrPath) -> None:
@@ -144,10 +144,10 @@ def _refused(name: str, verb: str, error: Exception) -> CheckpointError:
 def _said_by_torch(name: str, error: Exception, *, is_stores: bool) -> CheckpointError:
     if isinstance(error, pickle.UnpicklingError):
         asks = [line.strip() for line in str(error).splitlines() if "GLOBAL" in line or "unsupported" in line]
-        return _unsafe(name, asks[0]) if asks else _torn(name, str(error).splitlines()[0])
+        return _unsafe(name, asks[0]) if asks else torn(name, str(error).splitlines()[0])
     if is_stores:  # a store has classes of its own for a connection that is cut
         return unreadable(name, error)
-    return _torn(name, f"{type(error).__name__}: {error}")
+    return torn(name, f"{type(error).__name__}: {error}")
 
 
 def _unsafe(name: str, asks: str) -> CheckpointError:
@@ -157,14 +157,4 @@ def _unsafe(name: str, asks: str) -> CheckpointError:
         values={"path": name, "asks for": asks},
         because="a pickle can run any code, so only tensors and plain containers are read",
         hint="if you trust whoever wrote the file, pass weights_only=False",
-    )
-
-
-def _torn(name: str, reason: str) -> CheckpointError:
-    return CheckpointError(
-        "checkpoint.torn",
-        f"{name} is not a whole checkpoint",
-        values={"path": name, "reason": reason},
-        because="it was cut off, changed, or written by something else",
-        hint="resume from another checkpoint; ours are renamed into place only when they are whole",
     )

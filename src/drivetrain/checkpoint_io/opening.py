@@ -59,6 +59,17 @@ def unreadable(name: str, error: Exception) -> CheckpointError:
     )
 
 
+def torn(name: str, reason: str) -> CheckpointError:
+    """Return what to raise for a file that is not whole."""
+    return CheckpointError(
+        "checkpoint.torn",
+        f"{name} is not a whole checkpoint",
+        values={"path": name, "reason": reason},
+        because="it was cut off, changed, or written by something else",
+        hint="resume from another checkpoint; ours are renamed into place only when they are whole",
+    )
+
+
 def _opened_here(name: str) -> IO[bytes]:
     if not name:
         raise _not_a_file(name, "empty")

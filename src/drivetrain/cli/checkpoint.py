@@ -1,128 +1,196 @@
-"""``drivetrain checkpoint show|verify|convert``: look into a checkpoint, check it, convert it."""
+"""``drivetrain checkpoint``: what a file holds, whether it is whole, and the same in another form.
+
+A file runs no code here, whoever wrote it.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-import torch
-
 from drivetrain.base.errors import CheckpointError, DrivetrainError
-from drivetrain.base.text import show as shown
-from drivetrain.base.tree import leaves
-from drivetrain.checkpoint_io import LocalCheckpointIO
+from drivetrain.checkpoint_io.contents import Row, check_sums, nonfinite, rows
+from drivetrain.checkpoint_io.entry import Entry
+from drivetrain.checkpoint_io.local import LocalCheckpointIO
+from drivetrain.checkpoint_io.trace import trace
+from drivetrain.loops.kept import check_kept
+from drivetrain.loops.lightning import VERSION, from_lightning, is_lightnings, to_lightning
+from drivetrain.modules.hyperparameters import split_plain
 
-FORMS = ("weights", "lightning")
-_LIGHTNING = "2.6.0"
-"""Which release's form is written; later ones read it through their own migration."""
-_UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+_STORAGE = LocalCheckpointIO()
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_STEP = 1024
+_WIDEST = 72
+_OF_PLAN = ("accelerator", "strategy", "world_size", "precision")
+_OF_PROGRESS = ("epoch", "global_step", "batches", "samples", "is_done")
 
 
 def run(options: Mapping[str, Any]) -> int:
-    """Do what was asked for; 0, or 2 with the error for a file that is no whole checkpoint."""
-    name = options["subcommand"]
-    given = options[name]
+    """Do what is asked; 0, or 2 with the reason on standard error."""
+    action = options["action"]
     try:
-        checkpoint = LocalCheckpointIO().load(given["path"])
-        lines = _COMMANDS[name](checkpoint, given)
+        return _ACTIONS[action](options[action])
     except DrivetrainError as error:
         print(error, file=sys.stderr)
         return 2
-    for line in lines:
-        print(line)
+    except BrokenPipeError:  # `| head` has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _show(options: Mapping[str, Any]) -> int:
+    """Print what a checkpoint holds."""
+    path = options["path"]
+    checkpoint = _STORAGE.load(path)
+    found = [*rows(checkpoint)]
+    about = {"path": path, "total_bytes": sum(row.num_bytes for row in found), **_about(checkpoint)}
+    if options["json"]:
+        entries = [
+            {name: value for name, value in vars(row).items() if value not in ("", None)} for row in found
+        ]
+        print(json.dumps({**about, "entries": entries}, indent=2))
+        return 0
+    for name, value in about.items():
+        text = ", ".join(f"{key} {kept}" for key, kept in value.items()) if isinstance(value, dict) else value
+        print(f"{name.replace('_', ' '):<12} {_size(value) if name == 'total_bytes' else text}")
+    print()
+    _print_table(_folded(found, options["depth"]))
     return 0
 
 
-def show(checkpoint: dict[str, Any], given: Mapping[str, Any]) -> list[str]:
-    """Return what is in it: the run's place, then every entry with shape, format and size."""
-    rows = list(_rows(checkpoint))
-    if given["json"]:
-        return [json.dumps({"entries": rows, "progress": _progress(checkpoint)}, indent=2, default=str)]
-    width = min(max((len(row["entry"]) for row in rows), default=0), 60)
-    lines = [f"{name}: {value}" for name, value in _progress(checkpoint).items()]
-    lines += ["", *(f"{row['entry']:<{width}}  {row['value']}" for row in rows)]
-    total = sum(row["bytes"] for row in rows)
-    return [*lines, "", f"{len(rows)} entries, {_size(total)} in tensors"]
-
-
-def verify(checkpoint: dict[str, Any], given: Mapping[str, Any]) -> list[str]:
-    """Return a line that says it is whole.
-
-    Raises:
-        CheckpointError [checkpoint.not-finite]: with ``--finite``, a tensor holds nan or infinity.
-    """
-    tensors = [(name, leaf) for name, leaf in leaves(checkpoint) if isinstance(leaf, torch.Tensor)]
-    if given["finite"]:
-        for name, tensor in tensors:
-            if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-                raise CheckpointError(
-                    "checkpoint.not-finite",
-                    f"the entry {name} of {given['path']} is not finite",
-                    values={"path": given["path"], "entry": name, "value": tensor},
-                    because="weights with nan or infinity make every result nan",
-                    hint="go on from an older checkpoint, with gradient clipping or a lower learning rate",
-                )
-    kind = "a run can go on from it" if "optimizer_states" in checkpoint else "weights only"
-    size = _size(sum(tensor.nbytes for _, tensor in tensors))
-    return [f"whole: {len(tensors)} tensors, {size}; {kind}"]
-
-
-def convert(checkpoint: dict[str, Any], given: Mapping[str, Any]) -> list[str]:
-    """Write it in another form; the file itself stays.
-
-    Raises:
-        CheckpointError [checkpoint.no-weights]: it holds no ``state_dict``.
-        CheckpointError [checkpoint.write]: the storage refused, or there is a file already.
-    """
-    if not isinstance(checkpoint.get("state_dict"), Mapping):
-        raise CheckpointError(
-            "checkpoint.no-weights",
-            f"{given['path']} has no state_dict",
-            values={"path": given["path"], "holds": sorted(map(str, checkpoint))},
-            because="every form has the model's weights",
-            hint="give the path of a file that a run has saved",
-        )
-    made = checkpoint["state_dict"] if given["to"] == "weights" else _for_lightning(checkpoint)
-    LocalCheckpointIO().save(dict(made), given["out"])
-    return [f"wrote {given['out']}: {', '.join(list(made)[:6])}{', ...' if len(made) > 6 else ''}"]  # noqa: PLR2004
-
-
-_COMMANDS = {"show": show, "verify": verify, "convert": convert}
-
-
-def _rows(checkpoint: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for name, leaf in leaves(checkpoint):
-        if isinstance(leaf, torch.Tensor):
-            text = f"{str(leaf.dtype).removeprefix('torch.')} {list(leaf.shape)} {_size(leaf.nbytes)}"
-            yield {"entry": str(name), "value": text, "bytes": leaf.nbytes}
-        else:
-            yield {"entry": str(name), "value": shown(leaf), "bytes": 0}
-
-
-def _progress(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    versions = ("drivetrain_version", "pytorch-lightning_version")
-    found |= {name: checkpoint[name] for name in (*versions, "epoch", "global_step") if name in checkpoint}
+def _about(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
+    """Return who wrote it, by which plan, and how far the run was."""
+    names = {"drivetrain_version": "drivetrain", VERSION: "lightning", "torch_version": "torch"}
+    about: dict[str, Any] = {
+        "written_by": {says: str(checkpoint[name]) for name, says in names.items() if name in checkpoint}
+    }
     plan = checkpoint.get("plan")
     if isinstance(plan, Mapping):
-        flags = ("accelerator", "strategy", "precision", "world_size", "num_devices", "num_nodes")
-        found["plan"] = ", ".join(f"{name} {plan[name]}" for name in flags if name in plan)
-    return found
+        about["plan"] = {name: plan[name] for name in _OF_PLAN if isinstance(plan.get(name), (str, int))}
+    ours = from_lightning(checkpoint, "", 1) if is_lightnings(checkpoint) else checkpoint
+    loops = ours.get("loops")
+    fit = loops.get("fit") if isinstance(loops, Mapping) else None
+    progress = fit.get("progress") if isinstance(fit, Mapping) else None
+    source = progress if isinstance(progress, Mapping) else checkpoint
+    about["progress"] = {name: source[name] for name in _OF_PROGRESS if isinstance(source.get(name), int)}
+    return about
 
 
-def _for_lightning(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what Lightning's ``load_from_checkpoint`` reads, and optimizers and schedulers beside it."""
-    kept = ("state_dict", "epoch", "global_step", "hyper_parameters", "optimizer_states", "lr_schedulers")
-    made = {name: checkpoint[name] for name in kept if name in checkpoint}
-    if "hyper_parameters" in made:
-        made["hparams_name"] = "kwargs"
-    return {"pytorch-lightning_version": _LIGHTNING, "callbacks": {}, **made}
+def _folded(found: Iterable[Row], depth: int | None) -> list[Row]:
+    """Return the rows, those deeper than ``depth`` added up in their container's."""
+    if depth is None:
+        return [*found]
+    kept: dict[str, list[Row]] = {}
+    for row in found:
+        parts = row.entry.replace("[", ".[").split(".")
+        kept.setdefault(".".join(parts[:depth]).replace(".[", "["), []).append(row)
+    return [
+        members[0]
+        if len(members) == 1 and members[0].entry == name
+        else Row(name, f"{len(members)} entries", num_bytes=sum(row.num_bytes for row in members))
+        for name, members in kept.items()
+    ]
 
 
-def _size(count: int) -> str:
-    for unit, name in _UNITS:
-        if count >= unit:
-            return f"{count / unit:.1f} {name}"
-    return f"{count} bytes"
+def _print_table(found: list[Row]) -> None:
+    lines = [("entry", "kind", "shape", "dtype", "size", "value")]
+    for row in found:
+        shape = "" if row.shape is None else str([*row.shape])
+        size = _size(row.num_bytes) if row.num_bytes or row.kind == "tensor" else ""
+        lines.append((_cut(row.entry), row.kind, shape, row.dtype, size, row.value))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        print("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _cut(entry: str) -> str:
+    """Return an entry's name, its middle left out where it is long: keys of callbacks are."""
+    return entry if len(entry) <= _WIDEST else f"{entry[: _WIDEST // 2 - 2]}...{entry[-(_WIDEST // 2 - 2) :]}"
+
+
+def _size(num_bytes: int) -> str:
+    size, unit = float(num_bytes), 0
+    while size >= _STEP and unit < len(_UNITS) - 1:
+        size, unit = size / _STEP, unit + 1
+    return f"{num_bytes} B" if not unit else f"{size:.1f} {_UNITS[unit]}"
+
+
+def _verify(options: Mapping[str, Any]) -> int:
+    """Say whether a fit could go on from a checkpoint, as far as the file alone tells."""
+    path = options["path"]
+    checkpoint = _STORAGE.load(path)
+    check_sums(path)
+    ours = from_lightning(checkpoint, path, 1) if is_lightnings(checkpoint) else checkpoint
+    loops = ours.get("loops")
+    what = "weights only"
+    if "state_dict" not in checkpoint:
+        what = "no weights that a module is made from: not written by a Trainer"
+    elif isinstance(loops, Mapping) and "fit" in loops:
+        check_kept(Entry(ours, path))
+        what = "weights, and a state to go on from"
+    if options["finite"]:
+        name = nonfinite(
+            {key: kept for key, kept in checkpoint.items() if key in ("state_dict", "optimizer_states")}
+        )
+        if name:
+            raise Entry(None, path, name).damaged(f"{name} has values that are infinite or no numbers")
+    print(f"{path} is whole: {what}")
+    return 0
+
+
+def _convert(options: Mapping[str, Any]) -> int:
+    """Write a checkpoint in another form."""
+    path, output, form = options["path"], options["output"], options["to"]
+    if not options["force"] and trace(output) is not None:
+        raise CheckpointError(
+            "checkpoint.write",
+            f"{output} is there already",
+            values={"path": path, "output": output},
+            because="nothing is replaced unless that is said",
+            hint="give another path, or pass --force",
+        )
+    checkpoint, left_out = _with_plain(_STORAGE.load(path))
+    if form == "state_dict":
+        made = dict(Entry(checkpoint, path)["state_dict"].mapping())
+    elif form == "lightning":
+        made = to_lightning(checkpoint, path)
+    else:
+        made = _ours(checkpoint, path, options["world_size"])
+    _STORAGE.save(made, output)
+    for name in left_out:
+        print(f"left out: {name}, which is no plain data")
+    print(f"wrote {output}")
+    return 0
+
+
+def _with_plain(checkpoint: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    kept = checkpoint.get("hyper_parameters")
+    if not isinstance(kept, Mapping):
+        return checkpoint, []
+    texts = {
+        name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in kept.items()
+    }
+    plain, others = split_plain(texts, ())
+    return {**checkpoint, "hyper_parameters": plain}, [f"hyper_parameters.{name}" for name in others]
+
+
+def _ours(checkpoint: Mapping[str, Any], path: str, world_size: int) -> dict[str, Any]:
+    if not is_lightnings(checkpoint):
+        loops = checkpoint.get("loops")
+        if isinstance(loops, Mapping) and "fit" in loops:
+            return dict(checkpoint)
+        raise CheckpointError(
+            "checkpoint.no-training-state",
+            f"{path} has no state that a fit could go on from",
+            values={"path": path, "holds": sorted(map(str, checkpoint))},
+            because="it is neither ours nor Lightning's, or it holds weights only",
+            hint="load the weights only: Model.load_from_checkpoint(path)",
+        )
+    found = from_lightning(checkpoint, path, world_size)
+    return {**found, "loops": {"fit": found["loops"]["fit"]}}
+
+
+_ACTIONS = {"show": _show, "verify": _verify, "convert": _convert}

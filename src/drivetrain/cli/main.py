@@ -49,29 +49,41 @@ def _parser() -> jsonargparse.ArgumentParser:
         description="Print what this machine has, and what is missing for what."
     )
     commands.add_subcommand("doctor", doctor, help="print what this machine has")
-    checkpoint = jsonargparse.ArgumentParser(description="Look into a checkpoint; nothing in it is executed.")
-    commands.add_subcommand("checkpoint", checkpoint, help="look into a checkpoint, check or convert it")
-    _add_checkpoint_commands(checkpoint)  # after it was added: jsonargparse wants the levels in order
+    checkpoint = jsonargparse.ArgumentParser(
+        description="Look into a checkpoint; no code in the file is run, whoever wrote it."
+    )
+    commands.add_subcommand("checkpoint", checkpoint, help="look into a checkpoint, verify it, convert it")
+    _add_actions(checkpoint)
     demo = jsonargparse.ArgumentParser(description="Train a digits classifier on two processes, end to end.")
     demo.add_argument("--out", type=str, default="digits.png", help="where the picture goes")
     commands.add_subcommand("demo", demo, help="train a digits classifier on two processes")
     return parser
 
 
-def _add_checkpoint_commands(parser: jsonargparse.ArgumentParser) -> None:
-    commands = parser.add_subcommands(dest="subcommand")
-    show, verify, convert = (jsonargparse.ArgumentParser() for _ in range(3))
-    for one in (show, verify, convert):
-        one.add_argument("path", type=str, help="the file, or its address in a store: s3://...")
+def _add_actions(parser: jsonargparse.ArgumentParser) -> None:
+    actions = parser.add_subcommands(dest="action")
+    show = jsonargparse.ArgumentParser(description="Print what a checkpoint holds, entry by entry.")
+    show.add_argument("path", type=str, help="the .ckpt file, or a path that fsspec knows: s3://...")
+    show.add_argument("--depth", type=int, default=None, help="add up what lies deeper")
     show.add_argument("--json", action="store_true", help="print JSON")
-    commands.add_subcommand("show", show, help="print where the run stood and every entry")
-    verify.add_argument("--finite", action="store_true", help="also refuse nan and infinity")
-    commands.add_subcommand("verify", verify, help="read all of it; exit status 2 if it is not whole")
-    convert.add_argument(
-        "--to", type=str, choices=["weights", "lightning"], required=True, help="weights: a plain state_dict"
+    actions.add_subcommand("show", show, help="print what it holds")
+    verify = jsonargparse.ArgumentParser(
+        description="Read all of a checkpoint, with its checksums; exit 2 and the reason if it is not whole."
     )
-    convert.add_argument("--out", type=str, required=True, help="the file to write")
-    commands.add_subcommand("convert", convert, help="write it in another form")
+    verify.add_argument("path", type=str, help="the .ckpt file")
+    verify.add_argument("--finite", action="store_true", help="weights and optimizer must be finite, too")
+    actions.add_subcommand("verify", verify, help="say whether it is whole")
+    convert = jsonargparse.ArgumentParser(description="Write a checkpoint in another form.")
+    convert.add_argument("path", type=str, help="the .ckpt file")
+    convert.add_argument(
+        "--to", choices=["drivetrain", "lightning", "state_dict"], required=True, help="the form"
+    )
+    convert.add_argument("-o", "--output", type=str, required=True, help="where to write it")
+    convert.add_argument("--force", action="store_true", help="replace what is there")
+    convert.add_argument(
+        "--world-size", type=int, default=1, help="ranks that saved it, which Lightning's form does not say"
+    )
+    actions.add_subcommand("convert", convert, help="write it in another form")
 
 
 def _plan_parser() -> jsonargparse.ArgumentParser:

@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from drivetrain._version import __version__
 from drivetrain.base.errors import CheckpointError, DrivetrainWarning, Notice, TrainerError
 from drivetrain.checkpoint_io.entry import Entry
@@ -39,6 +41,7 @@ def save(context: Context, path: str | os.PathLike[str], *, weights_only: bool, 
         "hyper_parameters": split_plain(context.module.hparams, ())[0],
         "datamodule_hyper_parameters": _plain_of(context.datamodule),
         "drivetrain_version": __version__,
+        "torch_version": str(torch.__version__),
         "plan": context.run.plan.to_dict(),
     }
     if not weights_only:

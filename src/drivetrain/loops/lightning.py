@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any
 
 from drivetrain.base.errors import CheckpointError
+from drivetrain.base.tree import map_leaves
 from drivetrain.checkpoint_io.entry import Entry
 from drivetrain.loops.progress import Progress
 
 VERSION = "pytorch-lightning_version"
 _WRITTEN_AS = "2.6.1"
-"""The release whose form ours is given."""
+"""The release whose form ours is given; those before 2.0 find theirs in it too."""
 
 
 def is_lightnings(checkpoint: Mapping[str, Any]) -> bool:
@@ -47,9 +49,10 @@ def from_lightning(checkpoint: Mapping[str, Any], path: object, world_size: int)
         "precision": {},
     }
     others = {name: value for name, value in checkpoint.items() if _is_state_of_data(name, value)}
+    kept = checkpoint.get("callbacks", {})
     return {
-        "callbacks": {},
         **checkpoint,
+        "callbacks": map_leaves(kept, lambda one: str(one) if isinstance(one, PurePath) else one),
         "global_step": steps,
         "loops": {**top["loops"].mapping(), "fit": fit},
         "datamodule": next(iter(others.values()), {}),
@@ -170,6 +173,11 @@ def _fit_loop(progress: Progress) -> dict[str, Any]:
     stepped = dict.fromkeys(("ready", "completed"), progress.global_step)
     zeroed = dict.fromkeys(("ready", "started", "completed"), progress.global_step)
     none = {"ready": 0, "completed": 0}
+    of_optimizer = {
+        "step": {"total": stepped, "current": dict(none)},
+        "zero_grad": {"total": zeroed, "current": dict.fromkeys(zeroed, 0)},
+    }
+    by_hand = {"total": dict(stepped), "current": dict(none)}
     return {
         "state_dict": {},
         "epoch_progress": {"total": epoch, "current": dict(epoch)},
@@ -177,13 +185,17 @@ def _fit_loop(progress: Progress) -> dict[str, Any]:
         "epoch_loop.batch_progress": {"total": seen, "current": steps, "is_last_batch": progress.is_trained},
         "epoch_loop.scheduler_progress": {"total": dict(none), "current": dict(none)},
         "epoch_loop.automatic_optimization.state_dict": {},
-        "epoch_loop.automatic_optimization.optim_progress": {
-            "optimizer": {
-                "step": {"total": stepped, "current": dict(none)},
-                "zero_grad": {"total": zeroed, "current": dict.fromkeys(zeroed, 0)},
-            }
-        },
+        "epoch_loop.automatic_optimization.optim_progress": {"optimizer": of_optimizer},
         "epoch_loop.manual_optimization.state_dict": {},
-        "epoch_loop.manual_optimization.optim_step_progress": {"total": dict(stepped), "current": dict(none)},
+        "epoch_loop.manual_optimization.optim_step_progress": by_hand,
         "epoch_loop.val_loop.state_dict": {},
+        # The same for releases before 2.0.
+        "epoch_loop.batch_loop.state_dict": {},
+        "epoch_loop.batch_loop.optimizer_loop.state_dict": {},
+        "epoch_loop.batch_loop.optimizer_loop.optim_progress": {
+            "optimizer": of_optimizer,
+            "optimizer_position": 1,
+        },
+        "epoch_loop.batch_loop.manual_loop.state_dict": {},
+        "epoch_loop.batch_loop.manual_loop.optim_step_progress": by_hand,
     }
