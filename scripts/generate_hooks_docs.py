@@ -100,6 +100,7 @@ def record(devices: int = 1) -> list[str]:
     trainer = dt.Trainer(
         accelerator="cpu",
         devices=devices,
+        launcher="none" if devices == 1 else "fork",
         strategy="ddp",
         max_epochs=1,
         num_sanity_val_steps=1,

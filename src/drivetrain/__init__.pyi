@@ -26,25 +26,38 @@ from drivetrain.base.errors import TrainerError as TrainerError
 from drivetrain.base.origin import Origin as Origin
 from drivetrain.base.origin import Sourced as Sourced
 from drivetrain.base.quantity import Quantity as Quantity
+from drivetrain.callbacks.backbone_finetuning import BackboneFinetuning as BackboneFinetuning
+from drivetrain.callbacks.base_finetuning import BaseFinetuning as BaseFinetuning
 from drivetrain.callbacks.callback import Callback as Callback
 from drivetrain.callbacks.callback import Checkpoint as Checkpoint
 from drivetrain.callbacks.checkpoint import ModelCheckpoint as ModelCheckpoint
 from drivetrain.callbacks.device_stats_monitor import DeviceStatsMonitor as DeviceStatsMonitor
 from drivetrain.callbacks.early_stopping import EarlyStopping as EarlyStopping
 from drivetrain.callbacks.early_stopping import EarlyStoppingReason as EarlyStoppingReason
+from drivetrain.callbacks.gradient_accumulation import (
+    GradientAccumulationScheduler as GradientAccumulationScheduler,
+)
 from drivetrain.callbacks.lambda_callback import LambdaCallback as LambdaCallback
+from drivetrain.callbacks.learning_rate_monitor import LearningRateMonitor as LearningRateMonitor
 from drivetrain.callbacks.line_progress import LineProgress as LineProgress
+from drivetrain.callbacks.model_pruning import ModelPruning as ModelPruning
 from drivetrain.callbacks.model_summary import ModelSummary as ModelSummary
 from drivetrain.callbacks.on_exception import OnExceptionCheckpoint as OnExceptionCheckpoint
+from drivetrain.callbacks.prediction_writer import BasePredictionWriter as BasePredictionWriter
 from drivetrain.callbacks.progress_bar import ProgressBar as ProgressBar
 from drivetrain.callbacks.rich_model_summary import RichModelSummary as RichModelSummary
 from drivetrain.callbacks.rich_progress_bar import RichProgressBar as RichProgressBar
 from drivetrain.callbacks.rich_progress_bar import RichProgressBarTheme as RichProgressBarTheme
 from drivetrain.callbacks.spike_detection import SpikeDetection as SpikeDetection
+from drivetrain.callbacks.stochastic_weight_averaging import (
+    StochasticWeightAveraging as StochasticWeightAveraging,
+)
 from drivetrain.callbacks.throughput import Throughput as Throughput
 from drivetrain.callbacks.throughput_monitor import ThroughputMonitor as ThroughputMonitor
 from drivetrain.callbacks.timer import Timer as Timer
 from drivetrain.callbacks.tqdm_progress_bar import TQDMProgressBar as TQDMProgressBar
+from drivetrain.callbacks.weight_averaging import EMAWeightAveraging as EMAWeightAveraging
+from drivetrain.callbacks.weight_averaging import WeightAveraging as WeightAveraging
 from drivetrain.checkpoint_io.checkpoint_io import CheckpointIO as CheckpointIO
 from drivetrain.checkpoint_io.deferred import AsyncCheckpointIO as AsyncCheckpointIO
 from drivetrain.checkpoint_io.local import LocalCheckpointIO as LocalCheckpointIO
@@ -114,5 +127,8 @@ from drivetrain.resolver.spec import StrategySpec as StrategySpec
 from drivetrain.strategies.strategy import Parts as Parts
 from drivetrain.strategies.strategy import Strategy as Strategy
 from drivetrain.trainer import Trainer as Trainer
+from drivetrain.trainer.verify import ResumeReport as ResumeReport
+from drivetrain.tuner.lr_find import LRSearch as LRSearch
+from drivetrain.tuner.tuner import Tuner as Tuner
 
 __all__: list[str]

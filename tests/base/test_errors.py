@@ -74,7 +74,7 @@ def test_an_error_is_rendered_from_its_data_and_crosses_a_process_with_them(
     error = kind("room.what", "no", values={"a": 1}, because="rule", hint="do it")
     assert str(error) == render("room.what", "no", {"a": 1}, "rule", ("do it",))
     again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
-    assert type(again) is kind
+    assert isinstance(again, kind)
     assert str(again) == str(error)
     assert (again.code, again.message, again.values) == ("room.what", "no", {"a": 1})
     assert (again.because, again.hint) == ("rule", "do it")

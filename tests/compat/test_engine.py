@@ -77,7 +77,7 @@ def test_other_ranks_need_a_function():
 
 @pytest.mark.ranks
 def test_two_ranks_train_as_one():
-    losses = Fabric(accelerator="cpu", devices=2, strategy="ddp").launch(_two)
+    losses = Fabric(accelerator="cpu", devices=2, strategy="ddp", launcher="fork").launch(_two)
     assert losses == [[2, 3], [2, 3]]
 
 

@@ -183,7 +183,7 @@ def two_ranks(made: dt.Engine, writes: Writes) -> dict[str, Any]:
 @pytest.mark.ranks
 def test_two_modules_train_on_two_ranks_and_the_caller_keeps_its_objects() -> None:
     writes = Writes()
-    made = engine(devices=2, strategy="ddp")
+    made = engine(devices=2, strategy="ddp", launcher="fork")
     for _ in range(2):
         found = made.launch(two_ranks, writes)
     assert writes.rows == [0, 0]

@@ -21,7 +21,7 @@ FLOORS = (
     {"modules", "sim", "strategies"},
     {"build", "callbacks", "launchers", "loggers", "loops", "profilers"},
     {"trainer", "engine"},
-    {"cli", "compat", "demo"},
+    {"cli", "compat", "demo", "tuner"},
     {"__main__"},
 )
 """Rooms (files or folders of the package) by floor; an import goes to a lower floor or stays at home."""

@@ -61,17 +61,21 @@ def loader(num_samples: int = 39, batch_size: int = 4, *, shuffle: bool = False,
 
 
 def quiet(**kwargs: Any) -> dt.Trainer:
-    """Return a trainer without progress."""
-    return dt.Trainer(
-        **{
-            "accelerator": "cpu",
-            "devices": 1,
-            "enable_progress_bar": False,
-            "enable_model_summary": None if kwargs.get("barebones") else False,
-            "num_sanity_val_steps": 0,
-            **kwargs,
-        }
-    )
+    """Return a trainer without progress; several ranks are forks, which start in a tenth of a second.
+
+    What is particular to how ranks start is tested with each launcher in tests/ranks/test_launch*.py.
+    """
+    given = {
+        "accelerator": "cpu",
+        "devices": 1,
+        "enable_progress_bar": False,
+        "enable_model_summary": None if kwargs.get("barebones") else False,
+        "num_sanity_val_steps": 0,
+        **kwargs,
+    }
+    if given["devices"] != 1:
+        given.setdefault("launcher", "fork")
+    return dt.Trainer(**given)
 
 
 class Noisy(Dataset):

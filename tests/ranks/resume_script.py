@@ -89,6 +89,7 @@ def main(mode: str, folder: Path, world_size: int, num_workers: int) -> None:
     trainer = dt.Trainer(
         accelerator="cpu",
         devices=world_size,
+        launcher="none" if world_size == 1 else "fork",
         strategy="ddp",
         max_epochs=3,
         callbacks=[seen],

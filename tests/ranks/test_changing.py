@@ -44,7 +44,7 @@ class Unfreezing(Regression):
 
 def test_what_is_trained_may_change_within_the_fit() -> None:
     module, alone = Unfreezing(), Unfreezing()
-    quiet(devices=2, strategy="ddp", launcher="fork", max_epochs=1).fit(module, loader(44))
+    quiet(devices=2, strategy="ddp", max_epochs=1).fit(module, loader(44))
 
     optimizer = torch.optim.SGD(alone.parameters(), lr=0.1)
     samples = loader(44).dataset
@@ -71,7 +71,7 @@ class Normed(Regression):
 
 def test_ranks_evaluate_with_the_same_running_statistics() -> None:
     module = Normed()
-    trainer = quiet(devices=2, strategy="ddp", launcher="fork", max_epochs=1)
+    trainer = quiet(devices=2, strategy="ddp", max_epochs=1)
     trainer.fit(module, loader(40), loader(40))
     assert trainer.callback_metrics["lowest"] == trainer.callback_metrics["highest"]
     torch.testing.assert_close(
@@ -103,7 +103,7 @@ def test_each_rank_starts_from_rank_zeros_model_in_evaluation_too() -> None:
                 self.net[0].weight.add_(self.global_rank)
 
     module = Apart()
-    found = quiet(devices=2, strategy="ddp", launcher="fork").test(module, loader(40))
+    found = quiet(devices=2, strategy="ddp").test(module, loader(40))
     assert found[0]["test"] == pytest.approx(quiet().test(Regression(), loader(40))[0]["test"], abs=1e-6)
     assert isinstance(module, dt.Module)
 
@@ -121,7 +121,7 @@ class Leaving(dt.Callback):
 
 def test_an_epoch_is_left_by_all_ranks_or_by_none() -> None:
     def run(ranks: tuple[int, ...], *loaders: Any) -> Any:
-        trainer = quiet(devices=2, strategy="ddp", launcher="fork", max_epochs=2, callbacks=[Leaving(ranks)])
+        trainer = quiet(devices=2, strategy="ddp", max_epochs=2, callbacks=[Leaving(ranks)])
         return trainer.fit(Regression(), loader(40), *loaders)
 
     assert run((0, 1)).steps == 6

@@ -44,6 +44,7 @@ def test_each_rank_measures_itself_and_rank_0_speaks_for_all(tmp_path, capfd) ->
     monitor = dt.ThroughputMonitor(lambda batch: len(batch[0]), window_size=50, available_flops=1e9)
     trainer = quiet(
         devices=2,
+        launcher="fork",
         strategy="ddp",
         max_epochs=2,
         log_every_n_steps=4,

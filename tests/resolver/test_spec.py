@@ -105,3 +105,9 @@ def test_parts_decide_like_flags_and_say_that_an_object_holds_them() -> None:
     plan = dt.plan(strategy=dt.DDPStrategy(precision="bf16-mixed", devices=2), machine=dt.Machine())
     assert (plan.precision, plan.world_size) == ("bf16-mixed", 2)
     assert plan.sources["precision"].origin is dt.Origin.OBJECT
+
+
+def test_a_name_that_is_no_text_is_refused_as_any_other_wrong_name() -> None:
+    for wrong in (5, None, ["ddp"]):
+        with pytest.raises(dt.PlanError, match=r"plan.strategy-value"):
+            dt.plan(strategy=dt.StrategySpec(wrong), machine=dt.Machine())

@@ -11,7 +11,6 @@
     module.py         LightningModule, LightningDataModule
     trainer.py        Trainer, with that library's defaults
     checkpointing.py  ModelCheckpoint, in the logger's folder
-    scheduling.py     GradientAccumulationScheduler
     keeping.py        loggers under that library's folder names
     engine.py         Fabric
     gathering.py      all_gather through which gradients flow

@@ -197,10 +197,15 @@ class Trainer(Base):
             dataloaders, datamodule = None, dataloaders
         path = self._path(self._best() if model is None and ckpt_path is None else ckpt_path)
         with self._running(TrainerFn.PREDICTING):
-            found = super().predict(
-                model, dataloaders, datamodule, path, weights_only=weights_only is not False
+            found: list[Any] | None = super().predict(
+                model,
+                dataloaders,
+                datamodule,
+                return_predictions,
+                path,
+                weights_only=weights_only is not False,
             )
-        return None if return_predictions is False else found
+        return found
 
     def _evaluated(
         self,

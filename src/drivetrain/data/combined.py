@@ -106,6 +106,7 @@ class CombinedFeed(Feed):
         self, loader: CombinedLoader, parts: list[Part], limit: tuple[str, float], world_size: int
     ) -> None:
         self._loader, self._parts = loader, parts
+        self._indices: Any = None
         self.is_counted = parts[0].is_counted
         lengths = [part.length for part in parts]
         if None in lengths and loader.mode != "min_size":
@@ -130,6 +131,11 @@ class CombinedFeed(Feed):
         """Return this rank's batches, once through."""
         return self._joined(0, 0, deal=True)
 
+    @property
+    def indices(self) -> Any:
+        """The datasets' indices of the samples in the newest batch, nested as the loaders are."""
+        return self._indices
+
     def close(self) -> None:
         """End the loaders' workers."""
         for part in self._parts:
@@ -148,6 +154,11 @@ class CombinedFeed(Feed):
             batches = [
                 entry[0] if entry is not None and (entry[1].size or not share.size) else None for entry in row
             ]
+            numbers = [
+                None if batch is None else part.indices
+                for batch, part in zip(batches, self._parts, strict=True)
+            ]
+            self._indices = self._loader.rebuilt(numbers)
             yield self._loader.rebuilt(batches), share
 
     def _stop(self, part: Part) -> int | None:

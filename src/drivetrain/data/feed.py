@@ -56,6 +56,11 @@ class Feed(ABC):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - as above
         """Take up what `state_dict` returned, when training goes on."""
 
+    @property
+    def indices(self) -> Any:
+        """The dataset's indices of the samples in the batch that was given last; None where nobody knows."""
+        return None
+
     @abstractmethod
     def close(self) -> None:
         """End the loader's workers."""

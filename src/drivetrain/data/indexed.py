@@ -38,6 +38,7 @@ class IndexedFeed(Part):
             total = None
         self.length = total
         self.num_batches = limited(*limit, total, place.world_size)
+        self._newest: Any = None
         self._picks = _Picks()
         self._generator = torch.Generator()
         self._tags = loader.num_workers > 0
@@ -80,31 +81,44 @@ class IndexedFeed(Part):
         """Let the workers go."""
         self._loader._iterator = None  # noqa: SLF001 - torch has no public way to end persistent workers
 
+    @property
+    def indices(self) -> Any:
+        """The dataset's indices of the samples in the batch that was given last; None before the first."""
+        if self._newest is None or not self._stream.is_batched:
+            return None if self._newest is None else [self._newest]
+        return self._newest.tolist() if isinstance(self._newest, torch.Tensor) else list(self._newest)
+
     def _size(self, indices: Any) -> int:
         return len(indices) if self._stream.is_batched else 1
 
     def _fetch(self, picked: Iterator[tuple[Any, Share]], seed: int) -> Iterator[tuple[Any, Share]]:
-        shares: deque[Share] = deque()
+        shares: deque[tuple[Any, Share]] = deque()
         self._picks.source = self._indices(picked, shares, seed)
         # The loader draws its workers' base seed here: from a generator of ours, not from the user's stream.
         self._generator.manual_seed(seed)
         return self._paired(iter(self._loader), shares)
 
-    def _paired(self, batches: Iterator[Any], shares: deque[Share]) -> Iterator[tuple[Any, Share]]:
+    def _paired(
+        self, batches: Iterator[Any], shares: deque[tuple[Any, Share]]
+    ) -> Iterator[tuple[Any, Share]]:
         for batch in batches:
-            yield batch, shares.popleft()
+            self._newest, share = shares.popleft()
+            yield batch, share
         if shares:
+            number = shares[0][1].number
             raise DataError(
                 "data.ended-early",
-                f"the dataset ended the loader at batch {shares[0].number}, before its sampler did",
-                values={"dataset": type(self._dataset).__name__, "batch": shares[0].number},
+                f"the dataset ended the loader at batch {number}, before its sampler did",
+                values={"dataset": type(self._dataset).__name__, "batch": number},
                 because="a StopIteration that leaves __getitem__ looks like the end of the data",
                 hint="let __getitem__ raise IndexError or another error, or catch StopIteration there",
             )
 
-    def _indices(self, picked: Iterator[tuple[Any, Share]], shares: deque[Share], seed: int) -> Iterator[Any]:
+    def _indices(
+        self, picked: Iterator[tuple[Any, Share]], shares: deque[tuple[Any, Share]], seed: int
+    ) -> Iterator[Any]:
         for indices, share in picked:
-            shares.append(share)
+            shares.append((indices, share))
             yield Tagged(indices, mix(seed, share.number)) if self._tags else indices
 
 

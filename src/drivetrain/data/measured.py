@@ -43,6 +43,11 @@ class MeasuredFeed(Feed):
             size = batch_size(batch)
             yield batch, share._replace(size=size, total=size)
 
+    @property
+    def indices(self) -> Any:
+        """The dataset's indices of the samples in the batch that was given last; None where nobody knows."""
+        return self._feed.indices
+
     def state_dict(self, *, is_read: bool) -> dict[str, Any]:
         """Return the other feed's."""
         return self._feed.state_dict(is_read=is_read)

@@ -56,6 +56,11 @@ class OwnFeed(Feed):
         for batch, share in self._feed.evaluation():
             yield batch, share._replace(number=share.number * world_size + rank)
 
+    @property
+    def indices(self) -> Any:
+        """The dataset's indices of the samples in the batch that was given last; None where nobody knows."""
+        return self._feed.indices
+
     def state_dict(self, *, is_read: bool) -> dict[str, Any]:
         """Return the loader's."""
         return self._feed.state_dict(is_read=is_read)

@@ -167,16 +167,17 @@ def restore_training(context: Context, checkpoint: Mapping[str, Any], path: obje
                 because="a run goes on with the optimizers and schedulers that it had",
                 hint="return the same ones from configure_optimizers, or load the weights only",
             )
-    for optimizer, entry in zip(context.optimizers, top["optimizer_states"].each(), strict=True):
-        load_optimizer(optimizer, entry, strategy.load_optimizer_state)
-    _restore_schedulers(context, top)
-    _restore_loop(context, top["loops"]["fit"])
     kept = top["callbacks"]
+    # Callbacks are first: one that has changed the optimizers' groups in the fit makes them so again.
     for callback in context.callbacks:
         state = state_of(callback, kept)
         if state is not None:
             with state.reading():
                 callback.load_state_dict(state.value)
+    for optimizer, entry in zip(context.optimizers, top["optimizer_states"].each(), strict=True):
+        load_optimizer(optimizer, entry, strategy.load_optimizer_state)
+    _restore_schedulers(context, top)
+    _restore_loop(context, top["loops"]["fit"])
     if context.datamodule is not None and top["datamodule"].value:
         with top["datamodule"].reading():
             context.datamodule.load_state_dict(top["datamodule"].value)

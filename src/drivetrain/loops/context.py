@@ -74,10 +74,14 @@ class Context:
     """Returns what the training data's own objects keep: samplers, datasets, loaders."""
     load_data_state: Callable[[Mapping[str, Any]], None] = lambda _: None
     """Gives it back to them."""
+    training_batches: Callable[[], Iterator[Any]] = lambda: iter(())
+    """Reads this rank's training batches once more, on the device."""
     of_ranks: list[dict[str, Any]] = field(default_factory=list)
     """What every rank has of its own, on rank 0, as it was last gathered."""
     in_step: bool = False
     """Whether a training step is being taken, so that the random state is that of no moment between steps."""
+    batch_indices: Any = None
+    """The dataset's indices of the samples in the batch that predict is at; None where nobody knows."""
     in_batches: bool = False
     """Whether batches of an evaluation are being read, of which ranks may have different numbers."""
 

@@ -47,6 +47,7 @@ class FitLoop:
         self._feed, self._validation = self._load()
         context.data_state = lambda: self._feed.state_dict(is_read=self._progress.is_trained)
         context.load_data_state = self._load_data_state
+        context.training_batches = self._once_more
         self._pulse = Pulse(context.strategy.collectives, context.strategy.device)
         self._skipping = Skipping(context.strategy.collectives, context.strategy.device)
         self._stepper: Stepper
@@ -311,6 +312,11 @@ class FitLoop:
         epoch = 0 if self._settings.overfit else self._progress.epoch
         batches = self._feed.training(epoch, self._progress.batches)
         return self._context.watch.each(batches, "[FitLoop].train_dataloader_next")
+
+    def _once_more(self) -> Iterator[Any]:
+        """Read the data apart from the epochs: as an evaluation does, each batch on one rank."""
+        move = mover(self._context, 0)
+        return (move(batch) for batch, _ in self._feed.evaluation())
 
     def _load_data_state(self, state: Mapping[str, Any]) -> None:
         self._feed.load_state_dict(state)

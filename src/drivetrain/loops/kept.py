@@ -200,6 +200,8 @@ def load_scheduler(scheduler: Any, entry: Entry) -> None:
         kept = {name: value for name, value in mine.items() if name in entry.mapping() or name in _SCHEDULER}
         entry.check_like(kept, may_lack=True)
         for name in kept.keys() & {"base_lrs", "_last_lr"}:
-            entry[name].each(len(mine[name]))
+            # A group that was added within the fit has its rates in the scheduler from the next step on.
+            groups = len(scheduler.optimizer.param_groups)
+            entry[name].each(groups if len(entry[name].sequence()) == groups else len(mine[name]))
     with entry.reading():
         scheduler.load_state_dict(entry.value)

@@ -69,10 +69,12 @@ class Scheduled:
     name: str | None = None
     reduce_on_plateau: bool = False
     """Whether it steps with a value; known of torch's own, to be said of others."""
+    is_paused: bool = field(default=False, init=False)
+    """Whether a callback sets the learning rate in its place."""
 
     def is_due(self, interval: str, count: int) -> bool:
         """Whether it steps after the ``count``-th step or epoch."""
-        return self.interval == interval and count % self.frequency == 0
+        return self.interval == interval and count % self.frequency == 0 and not self.is_paused
 
 
 @dataclass
@@ -172,7 +174,7 @@ def _no_optimizer(module: object, found: object, unknown: list[str]) -> ModuleEr
 def _scheduled(entry: Any, module: object) -> Scheduled:
     if not isinstance(entry, Mapping):
         entry = {"scheduler": entry}
-    known = [spec.name for spec in fields(Scheduled)]
+    known = [spec.name for spec in fields(Scheduled) if spec.init]
     unknown = [name for name in entry if name not in known]
     if unknown or not hasattr(entry.get("scheduler"), "step"):
         close = nearest(str(unknown[0]), known) if unknown else None

@@ -16,17 +16,21 @@ from drivetrain.loops.transfer import mover
 
 @final
 class PredictionLoop:
-    """Each batch once; outputs come to the CPU as they are made, and to rank 0 at the end."""
+    """Each batch once; outputs come to the CPU as they are made, and to rank 0 at the end.
 
-    def __init__(self, context: Context, feeds: list[Feed], *, on_every_rank: bool) -> None:
+    Without ``keep`` they are given to the hooks and let go.
+    """
+
+    def __init__(self, context: Context, feeds: list[Feed], *, on_every_rank: bool, keep: bool) -> None:
         self._context, self._feeds, self._on_every_rank = context, feeds, on_every_rank
+        self._keep = keep
         self._step = evaluation_step(context, "predict_step", len(feeds))
 
     def run(self) -> list[list[Any]]:
         """Return each loader's outputs, in order: on rank 0, or on every rank where each is a caller.
 
         Collectives:
-            one gather of all outputs a loader; every rank must call.
+            one gather of all outputs a loader, where they are kept; every rank must call.
         """
         context = self._context
         found = []
@@ -39,7 +43,7 @@ class PredictionLoop:
                 context.in_batches = True
                 mine = self._one(feed, number)
                 context.in_batches = False
-                found.append(self._gathered(mine))
+                found.append(self._gathered(mine) if self._keep else [])
             context.events("on_predict_epoch_end")
             context.events("on_predict_end")
         return found
@@ -48,17 +52,22 @@ class PredictionLoop:
         context = self._context
         starts = context.events.calls("on_predict_batch_start")
         ends = context.events.calls("on_predict_batch_end")
-        outputs, move = [], mover(context, number)
+        outputs: list[tuple[int, Any]] = []
+        ran, move = False, mover(context, number)
         for batch, share in context.watch.each(feed.evaluation(), "[PredictionLoop].predict_dataloader_next"):
+            ran = True
             HERE.note(loader=number, batch=share.number)
             moved = move(batch)
+            context.batch_indices = feed.indices if starts or ends else None
             for call in starts:
                 call(moved, share.number, number)
             output = self._step(moved, share.number, number)
             for call in ends:
                 call(output, moved, share.number, number)
-            outputs.append((share.number, map_leaves(output, _to_cpu)))
-        if not outputs and feed.num_batches is None and context.strategy.ranks.is_zero:
+            if self._keep:
+                outputs.append((share.number, map_leaves(output, _to_cpu)))
+        context.batch_indices = None
+        if not ran and feed.num_batches is None and context.strategy.ranks.is_zero:
             raise nothing_read("predict", number)
         return outputs
 

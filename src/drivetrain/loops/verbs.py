@@ -42,6 +42,8 @@ class Request:
     weights_only: bool = True
     is_external: bool = False
     """Whether every rank is a caller that wants the result."""
+    return_predictions: bool = True
+    """Whether predictions are kept and gathered."""
 
 
 def perform(context: Context, request: Request) -> Any:
@@ -90,9 +92,10 @@ def _evaluate(context: Context, request: Request, checkpoint: Mapping[str, Any] 
         checkpoints.restore_weights(context, checkpoint, request.ckpt_path)
     with _feeds(context, request.settings, kind, sources) as feeds:
         if stage == "predict":
-            predict = PredictionLoop(context, feeds, on_every_rank=request.is_external)
+            keep = request.return_predictions
+            predict = PredictionLoop(context, feeds, on_every_rank=request.is_external, keep=keep)
             found = context.watch.call(predict.run, "run_predict")()
-            return found[0] if len(found) == 1 else found
+            return None if not keep else found[0] if len(found) == 1 else found
         loop = EvaluationLoop(context, feeds, _HOOKS[stage])
         values = context.watch.call(loop.run, f"run_{_HOOKS[stage]}")()
         return [{name: float(value) for name, value in one.items()} for one in values]

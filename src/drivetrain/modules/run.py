@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -161,6 +161,17 @@ class Run(Protocol):
     @property
     def check_val_every_n_epoch(self) -> int | None:
         """In which epochs a fit validates; None counts batches over epochs' ends."""
+
+    @property
+    def is_epoch_whole(self) -> bool:
+        """Whether the epoch's last step was taken; not where a bound or a wish to stop cut it short."""
+
+    @property
+    def batch_indices(self) -> Any:
+        """The dataset's indices of the samples in the batch that predict is at; None where nobody knows."""
+
+    def training_batches(self) -> Iterator[Any]:
+        """Read the fit's training data once more, on the device: for statistics over all of it."""
 
     @property
     def default_root_dir(self) -> str:

@@ -35,7 +35,9 @@ class StrategySpec:
 
     def __init__(self, name: str, /, **arguments: Any) -> None:  # noqa: ANN401 - checked when resolved
         parts = {part: arguments.pop(part) for part in PARTS if part in arguments}
-        _store(self, ((name, arguments),), {part: held for part, held in parts.items() if held is not None})
+        # What is no text is refused where names are read, with everything else that is wrong.
+        said = {part: held for part, held in parts.items() if held is not None}
+        _store(self, ((str(name), arguments),), said)
 
     @classmethod
     def of(cls, members: tuple[tuple[str, Mapping[str, Value]], ...]) -> StrategySpec:

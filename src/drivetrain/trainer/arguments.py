@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from drivetrain.base.errors import TrainerError
 from drivetrain.base.text import listed, nearest, show
 from drivetrain.callbacks import (
     Callback,
+    GradientAccumulationScheduler,
     LineProgress,
     ModelCheckpoint,
     ModelSummary,
@@ -22,6 +24,7 @@ from drivetrain.callbacks.checkpoint import best_path, newest_path
 from drivetrain.events import is_unused
 from drivetrain.loggers.csv import CSVLogger
 from drivetrain.loggers.logger import DummyLogger
+from drivetrain.loops.settings import Accumulation, Settings
 from drivetrain.machine import probe
 from drivetrain.modules import DataModule, Module
 from drivetrain.modules.run import Logs
@@ -221,6 +224,29 @@ def with_own(callbacks: list[Callback], module: Module) -> list[Callback]:
     return [one for one in callbacks if type(one) not in kinds] + own
 
 
+def with_schedule(settings: Settings, callbacks: Iterable[Callback]) -> Settings:
+    """Return the settings with what a GradientAccumulationScheduler among the callbacks says.
+
+    Raises:
+        TrainerError [trainer.argument-twice]: ``accumulate_grad_batches``, or another one, says it too.
+    """
+    found = [one for one in callbacks if isinstance(one, GradientAccumulationScheduler)]
+    if not found:
+        return settings
+    said = dict(settings.accumulation.by_epoch)
+    if len(found) > 1 or said != {0: 1}:
+        raise TrainerError(
+            "trainer.argument-twice",
+            "accumulation by a GradientAccumulationScheduler, and said a second time",
+            values={"accumulate_grad_batches": said, "scheduling": [one.scheduling for one in found]},
+            because="one thing is said once",
+            hint="leave one of them out",
+        )
+    return replace(
+        settings, accumulation=Accumulation(found[0].scheduling, settings.accumulation.spans_epochs)
+    )
+
+
 def _bad(name: str, value: object, because: str, hint: str) -> TrainerError:
     return TrainerError(
         "trainer.bad-argument",
@@ -246,6 +272,17 @@ def check_model(model: object) -> Module:
         because="a Module says what a training step is",
         hint="subclass drivetrain.Module and hold the network in it",
     )
+
+
+def check_choice(name: str, value: object, *, default: bool) -> bool:
+    """Return a switch of a verb; None is its default.
+
+    Raises:
+        TrainerError [trainer.bad-argument]: it is something else.
+    """
+    if value is not None and not isinstance(value, bool):
+        raise _bad(name, value, f"True, False, or None for {default}", f"{name}={default}")
+    return default if value is None else value
 
 
 def check_data(datamodule: object, *passed: object) -> None:

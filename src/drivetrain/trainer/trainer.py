@@ -35,6 +35,7 @@ from drivetrain.strategies.strategy import Strategy
 from drivetrain.trainer.arguments import (
     as_path,
     bare,
+    check_choice,
     check_data,
     check_model,
     check_names,
@@ -43,8 +44,10 @@ from drivetrain.trainer.arguments import (
     read_profiler,
     translated,
     with_own,
+    with_schedule,
 )
 from drivetrain.trainer.overrides import FLAGS, plan_call
+from drivetrain.trainer.verify import ResumeReport, verify
 from drivetrain.trainer.view import View, no_run
 
 
@@ -131,7 +134,9 @@ class Trainer(View):
         self._resume_from: Any = old.pop("resume_from_checkpoint", None)
         given |= translated(old, given, defaults)
         given |= bare(given) if given["barebones"] else {}
-        super().__init__(flags, found, read_settings(given), read_callbacks(given), read_loggers(given))
+        self._given_settings, callbacks = read_settings(given), read_callbacks(given)
+        settings = with_schedule(self._given_settings, callbacks)
+        super().__init__(flags, found, settings, callbacks, read_loggers(given))
         self.profiler = read_profiler(given)
         self._autologs = bool(given["enable_autolog_hparams"])
 
@@ -230,20 +235,30 @@ class Trainer(View):
         model: Module | None = None,
         dataloaders: Any = None,
         datamodule: DataModule | None = None,
+        return_predictions: bool | None = None,
         ckpt_path: str | os.PathLike[str] | None = None,
         *,
         weights_only: bool = True,
         **flags: Any,
-    ) -> list[Any]:
+    ) -> Any:
         """Return predict_step's output for every batch, in the loader's order, on the CPU.
 
-        With several loaders, a list for each.
+        With several loaders, a list for each. ``return_predictions=False`` returns None: outputs are given to
+        the hooks of callbacks, such as a `BasePredictionWriter`, then let go, and nothing is gathered.
         """
         check_data(datamodule, dataloaders)
-        found: list[Any] = self._run(
-            "predict", flags, model, datamodule, dataloaders, ckpt_path, None, weights_only
+        keep = check_choice("return_predictions", return_predictions, default=True)
+        return self._run(
+            "predict",
+            flags,
+            model,
+            datamodule,
+            dataloaders,
+            ckpt_path,
+            None,
+            weights_only,
+            return_predictions=keep,
         )
-        return found
 
     def save_checkpoint(
         self, filepath: str | os.PathLike[str], weights_only: bool = False, *, alone: bool = False
@@ -266,6 +281,32 @@ class Trainer(View):
         save = context.watch.call(checkpoints.save, "save_checkpoint")
         save(context, filepath, weights_only=weights_only, is_live=self._is_live and not is_alone)
 
+    def verify_resume(
+        self,
+        model: Module,
+        train_dataloaders: Any = None,
+        val_dataloaders: Any = None,
+        datamodule: DataModule | None = None,
+        *,
+        steps: int = 20,
+    ) -> ResumeReport:
+        """Try whether this fit, cut off and resumed, is the fit that was not: three short runs, compared.
+
+        They have the Trainer's flags and settings, and copies of the model and of the callbacks; they write
+        nothing, and the caller's objects and random state stay as they are. ``print`` the report, or ask
+        ``is_exact``.
+
+        Raises:
+            TrainerError [trainer.bad-argument]: fewer than two steps.
+        """
+        check_data(datamodule, train_dataloaders, val_dataloaders)
+        data = {
+            "train_dataloaders": train_dataloaders,
+            "val_dataloaders": val_dataloaders,
+            "datamodule": datamodule,
+        }
+        return verify(self, data, model, steps)
+
     def _run(
         self,
         stage: str,
@@ -276,6 +317,8 @@ class Trainer(View):
         ckpt_path: str | os.PathLike[str] | None,
         val_loaders: Any,
         weights_only: bool,
+        *,
+        return_predictions: bool = True,
     ) -> Any:
         module = check_model(self._module if model is None else model)
         before = self._resolution
@@ -285,6 +328,7 @@ class Trainer(View):
             found = self._resolution
             check(found.plan, found.catalogue, found.objects)
             self.callbacks = with_own(self._given_callbacks, module)
+            self._settings = with_schedule(self._given_settings, self.callbacks)
             check_objects(module, self.callbacks, Callback)
             request = Request(
                 stage=stage,
@@ -293,6 +337,7 @@ class Trainer(View):
                 val_loaders=val_loaders,
                 ckpt_path=as_path(ckpt_path, self.callbacks),
                 weights_only=weights_only,
+                return_predictions=return_predictions,
                 is_external=found.plan.launcher == "external",
             )
             self._module, self._context, self._ckpt_path = module, None, request.ckpt_path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -334,8 +334,30 @@ class View:
 
     @property
     def log_every_n_steps(self) -> int:
-        """Optimizer steps between those whose values are logged."""
+        """Optimizer steps between those whose logged values are written."""
         return self._settings.log_every_n_steps
+
+    @property
+    def is_epoch_whole(self) -> bool:
+        """Whether the epoch's last step was taken; not where a bound or a wish to stop cut it short."""
+        return self._fitted is not None and self._fitted.progress.is_trained
+
+    @property
+    def batch_indices(self) -> Any:
+        """The dataset's indices of the samples in the batch that predict is at; None where nobody knows."""
+        return None if self._context is None else self._context.batch_indices
+
+    def training_batches(self) -> Iterator[Any]:
+        """Read the fit's training data once more, on the device: for statistics over all of it.
+
+        Each batch comes once, on one rank, in the order of the first epoch; ranks may have different numbers.
+
+        Raises:
+            TrainerError [trainer.no-run]: no fit is going on.
+        """
+        if not self._is_live or self._fitted is None or self._context is not self._fitted:
+            raise no_run("training_batches()")
+        return self._fitted.training_batches()
 
     @property
     def default_root_dir(self) -> str:

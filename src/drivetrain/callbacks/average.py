@@ -1,0 +1,134 @@
+"""Average: the running average of a module's weights, and its exchange with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, final
+
+import torch
+from torch.optim.swa_utils import AveragedModel
+
+from drivetrain.modules import Module, Run
+
+
+@final
+class Average:
+    """torch's AveragedModel of a module's parameters and buffers, and of nothing else that the module holds.
+
+    With ``use_buffers`` buffers are averaged too; otherwise they are those of the last update. The first
+    update copies. ``swap`` exchanges the averages with the module's weights, in place; while they are
+    exchanged ``state_dict`` returns the averages still, from where they are.
+    """
+
+    def __init__(self, module: torch.nn.Module, device: torch.device | None, **options: Any) -> None:
+        # Parameters stay the objects that they are. Buffers may be replaced, so it is noted where they stand.
+        self._names = [name for name, _ in module.named_parameters()]
+        places = {
+            id(one): (f"{path}.{name}" if path else name, part, name)
+            for path, part in module.named_modules()
+            for name, one in part.named_buffers(recurse=False)
+        }
+        self._places = list(places.values())
+        self._live = _Tensors(
+            list(module.parameters()), [getattr(part, name) for _, part, name in self._places]
+        )
+        self._averaged = AveragedModel(self._live, device, **options)
+        self._averaged.requires_grad_(False)
+        self.is_swapped = False
+        """Whether the module has the averages, and its own weights are here."""
+
+    @property
+    def count(self) -> int:
+        """How many weights are in the average."""
+        return int(self._averaged.n_averaged)
+
+    def update(self) -> None:
+        """Take the module's weights of now into the average."""
+        self._look()
+        self._averaged.update_parameters(self._live)
+
+    def swap(self) -> None:
+        """Exchange the averages with the module's weights."""
+        self._look()
+        with torch.no_grad():
+            for mine, theirs in zip(_of(self._averaged.module), _of(self._live), strict=True):
+                kept = theirs.clone()
+                theirs.copy_(mine)
+                mine.copy_(kept)
+        self.is_swapped = not self.is_swapped
+
+    def to(self, device: torch.device | str) -> None:
+        """Move the averages."""
+        self._averaged.to(device)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the averages by the names of the module, and how many weights are in them."""
+        self._look()
+        tensors = _of(self._live if self.is_swapped else self._averaged.module)
+        names = (*self._names, *(name for name, _, _ in self._places))
+        return {
+            "tensors": {name: one.detach() for name, one in zip(names, tensors, strict=True)},
+            "count": self.count,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up what `state_dict` returned."""
+        names = (*self._names, *(name for name, _, _ in self._places))
+        with torch.no_grad():
+            for name, mine in zip(names, _of(self._averaged.module), strict=True):
+                mine.copy_(state["tensors"][name])
+        self.set_count(state["count"])
+
+    def set_count(self, count: int) -> None:
+        """Say how many weights are in the average."""
+        self._averaged.n_averaged.fill_(count)
+
+    def _look(self) -> None:
+        self._live.see([getattr(part, name) for _, part, name in self._places])
+
+
+class _Tensors(torch.nn.Module):
+    """The parameters and buffers of another module, in order."""
+
+    def __init__(self, parameters: list[torch.nn.Parameter], buffers: list[torch.Tensor]) -> None:
+        super().__init__()
+        for number, one in enumerate(parameters):
+            self.register_parameter(f"parameter_{number}", one)
+        self.see(buffers)
+
+    def see(self, buffers: list[torch.Tensor]) -> None:
+        """Take the buffers that are there now."""
+        for number, one in enumerate(buffers):
+            self._buffers[f"buffer_{number}"] = one
+
+
+def _of(module: torch.nn.Module) -> Iterator[torch.Tensor]:
+    yield from module.parameters()
+    yield from module.buffers()
+
+
+def take_current(checkpoint: dict[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
+    """Make a checkpoint's weights those of training; return the averages and these, where it has both."""
+    current = checkpoint.get("current_model_state")
+    if current is None:
+        return None
+    averaged, checkpoint["state_dict"] = checkpoint["state_dict"], current
+    return averaged, current
+
+
+def store_both(trainer: Run, module: Module, checkpoint: dict[str, Any], average: Average) -> None:
+    """Make a checkpoint's weights the averages, with those that training goes on with beside them."""
+    here = checkpoint["state_dict"]
+    average.swap()
+    try:
+        others = {
+            name: value.detach().to("cpu", copy=True) if isinstance(value, torch.Tensor) else value
+            for name, value in trainer.strategy.model_state(module).items()
+        }
+    finally:
+        average.swap()
+    averaged, current = (here, others) if average.is_swapped else (others, here)
+    checkpoint["state_dict"] = averaged
+    if "optimizer_states" in checkpoint:  # weights only has no use for what training goes on with
+        checkpoint["current_model_state"] = current
+        checkpoint["averaging_state"] = {"n_averaged": torch.tensor(average.count)}
