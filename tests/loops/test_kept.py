@@ -114,7 +114,14 @@ def told(folder: Path, whole: dict[str, Any], path: tuple[Any, ...], change: str
 def _is_free(path: tuple[Any, ...]) -> bool:
     """Whether an entry may have any value: nothing goes on from it, or it says nothing where it is empty."""
     name = ".".join(map(str, path))
-    unread = ("epoch", "plan", "drivetrain_version", "hyper_parameters", "datamodule_hyper_parameters")
+    unread = (
+        "epoch",
+        "plan",
+        "drivetrain_version",
+        "torch_version",
+        "hyper_parameters",
+        "datamodule_hyper_parameters",
+    )
     of_checkpoint = ("best_model", "kth_", "monitor", "last_model", "shelf.scores", "shelf.files")
     may_be_empty = ("callbacks", "callbacks.Timer.time_elapsed", "callbacks.SpikeDetection.losses")
     return (

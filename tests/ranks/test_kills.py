@@ -17,7 +17,7 @@ SCRIPT = Path(__file__).with_name("kill_script.py")
 ROOT = SCRIPT.parents[2]
 
 
-@pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [5, pytest.param(50, marks=pytest.mark.long)])
 def test_a_killed_run_goes_on_to_the_same_end(tmp_path: Path, kills: int) -> None:
     seed = random.SystemRandom().randrange(1 << 30)  # other moments each time; the message has it
     variables = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
