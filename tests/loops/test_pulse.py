@@ -12,6 +12,6 @@ def test_one_rank_always_agrees_with_itself_and_tells_less_often_when_steps_are_
     assert found == [None] * 1000
     assert pulse._every > 1
     assert pulse.signal == 15
-    assert pulse.finish() is None
+    assert pulse.finish(15) is None
     assert pulse.read() is None
     assert pulse._history == []

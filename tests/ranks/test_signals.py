@@ -58,6 +58,15 @@ def test_all_save_and_leave_and_the_run_goes_on_exactly(
     assert differing(fit(tmp_path, world_size), fit(tmp_path, world_size, ckpt_path=path)) == []
 
 
+def test_a_signal_at_the_last_steps_is_not_lost(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as caught:
+        fit(tmp_path, 2, Sends(1, 44, signal.SIGTERM))  # the very last step
+    assert caught.value.code == 143
+    path = tmp_path / "checkpoints" / "signal.ckpt"
+    assert torch.load(path, weights_only=True)["global_step"] == 44
+    assert differing(fit(tmp_path, 2), fit(tmp_path, 2, ckpt_path=path)) == []
+
+
 def test_a_handler_of_ones_own_stays() -> None:
     seen: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _: seen.append(number))

@@ -173,7 +173,9 @@ class FitLoop:
             results.enter(TRAIN_STEP, in_step=True)
             progress.is_trained = self._steps()
             self._skipping.settle()
-            self._check(self._pulse.finish())
+            self._check(self._pulse.finish(self._signals.number))
+            if self._pulse.signal and not self.signal:
+                self._leave(is_alone=False)
         if self.signal:
             return
         is_whole = progress.is_trained

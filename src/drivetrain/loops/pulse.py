@@ -50,7 +50,7 @@ class Pulse:
     def _tell(self, signal: int) -> list[Names] | None:
         wrong = self.read()
         now = time.monotonic()
-        took_us = int((now - self._since) / len(self._history) * 1e6)
+        took_us = int((now - self._since) / max(len(self._history), 1) * 1e6)
         told = torch.tensor(
             [self._word, -self._word, took_us, signal], dtype=torch.int64, device=self._device
         )
@@ -67,11 +67,11 @@ class Pulse:
         self._every = max(1, int(_PERIOD_S * 1e6 / max(took_us, 1)))
         return None if high == -negated_low else self._told
 
-    def finish(self) -> list[Names] | None:
-        """Tell and read what is left, at an epoch's end.
+    def finish(self, signal: int) -> list[Names] | None:
+        """Tell and read what is left, at an epoch's end: no step comes that would.
 
         Collectives:
             those of `step`; every rank must call.
         """
-        wrong = self._tell(0) if self._history else None
+        wrong = self._tell(signal)
         return wrong or self.read()
