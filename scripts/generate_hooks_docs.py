@@ -66,7 +66,7 @@ class Recorded(dt.Module):
         self.calls.append("training_step (module)")
         return self.two(self.one(batch)).square().mean()
 
-    def validation_step(self, batch: torch.Tensor, batch_idx: int, dataloader_idx: int = 0) -> None:  # noqa: ARG002
+    def validation_step(self, batch: torch.Tensor, batch_idx: int, dataloader_idx: int = 0) -> None:  # noqa: ARG002 - a hook's arguments
         """Evaluate nothing."""
         self.calls.append("validation_step (module)")
 
@@ -74,7 +74,7 @@ class Recorded(dt.Module):
         """Evaluate nothing."""
         self.calls.append("test_step (module)")
 
-    def predict_step(self, batch: torch.Tensor, batch_idx: int, dataloader_idx: int = 0) -> torch.Tensor:  # noqa: ARG002
+    def predict_step(self, batch: torch.Tensor, batch_idx: int, dataloader_idx: int = 0) -> torch.Tensor:  # noqa: ARG002 - as above
         """Return the batch."""
         self.calls.append("predict_step (module)")
         return batch

@@ -42,7 +42,7 @@ def test_sourced_values_compare_by_all_that_they_tell() -> None:
     assert Sourced(2, Origin.DEFAULT) == Sourced(2, Origin.DEFAULT)
     assert Sourced(2, Origin.DEFAULT) != Sourced(2, Origin.MACHINE)
     with pytest.raises(AttributeError):
-        Sourced(2, Origin.DEFAULT).value = 3  # type: ignore[misc]
+        Sourced(2, Origin.DEFAULT).value = 3
 
 
 @pytest.mark.parametrize(("default", "value"), [(AUTO, "auto"), (ONE, 1), (OFF, False)])

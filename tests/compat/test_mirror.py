@@ -79,7 +79,7 @@ def test_a_name_that_is_absent_says_what_to_use():
     with pytest.raises(
         drivetrain.CompatError, match=r"compat.absent.*\n(.*\n)*hint: use WandbLogger"
     ) as found:
-        from drivetrain.compat.lightning.loggers import NeptuneLogger  # noqa: F401
+        from drivetrain.compat.lightning.loggers import NeptuneLogger  # noqa: F401 - the import is the test
     assert isinstance(found.value, ImportError)
     with pytest.raises(AttributeError, match="no attribute 'Trainor'"):
         ours.Trainor  # noqa: B018 - reading it is the test
@@ -110,7 +110,7 @@ def test_installed_names_are_one_mirror(installed):
     assert importlib.util.find_spec("lightning.pytorch.callbacks") is not None
     assert pickle.loads(pickle.dumps(L)) is L  # noqa: S301 - our own
     with pytest.raises(ModuleNotFoundError):
-        import lightning.pytorch.nothing  # noqa: F401
+        import lightning.pytorch.nothing  # noqa: F401 - the import is the test
 
 
 def test_install_again_is_once_and_uninstall_leaves_nothing(installed):

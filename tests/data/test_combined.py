@@ -100,3 +100,34 @@ def test_lengths_are_needed_but_for_the_shortest() -> None:
         feed(CombinedLoader(loaders, "max_size"))
     with pytest.raises(dt.DataError, match=r"data.combined-mode"):
         CombinedLoader(loaders, "longest")
+
+
+class Counting:
+    """A sampler whose order depends on how often it was read."""
+
+    epochs = 0
+
+    def __len__(self) -> int:
+        return 4
+
+    def __iter__(self):
+        self.epochs += 1
+        return iter([(self.epochs + index) % 4 for index in range(4)])
+
+    def state_dict(self):
+        return {"epochs": self.epochs}
+
+    def load_state_dict(self, state):
+        self.epochs = state["epochs"]
+
+
+def test_the_loaders_own_state_goes_on() -> None:
+    def new():
+        return feed(CombinedLoader([numbers(4), DataLoader(torch.arange(4), sampler=Counting())], "min_size"))
+
+    whole = new()
+    epochs = [[plain(batch[1]) for batch, _ in whole.training(epoch, 0)] for epoch in range(2)]
+    resumed = new()
+    resumed.load_state_dict(whole.state_dict(is_read=False))
+    assert [plain(batch[1]) for batch, _ in resumed.training(1, 2)] == epochs[1][2:]
+    assert feed(CombinedLoader([numbers(4), numbers(4)])).state_dict(is_read=True) == {}

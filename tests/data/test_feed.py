@@ -31,7 +31,7 @@ class Numbers(Dataset):
 
 class Drawing(Numbers):
     def __getitem__(self, index: int) -> torch.Tensor:
-        return torch.stack([torch.tensor(float(index)), torch.rand(()), torch.tensor(np.random.rand())])  # noqa: NPY002
+        return torch.stack([torch.tensor(float(index)), torch.rand(()), torch.tensor(np.random.rand())])  # noqa: NPY002 - the global one
 
 
 class Stream(IterableDataset):
@@ -110,7 +110,7 @@ def test_evaluation_gives_each_batch_to_one_rank_and_invents_none() -> None:
 
 def test_no_global_generator_is_disturbed() -> None:
     def states() -> list[Any]:
-        return [torch.get_rng_state().tolist(), random.getstate(), np.random.get_state()[1].tolist()]  # noqa: NPY002
+        return [torch.get_rng_state().tolist(), random.getstate(), np.random.get_state()[1].tolist()]  # noqa: NPY002 - the global one
 
     before = states()
     source = feed(DataLoader(Numbers(20), 4, shuffle=True))

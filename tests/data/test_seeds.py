@@ -22,7 +22,7 @@ def test_a_block_is_repeatable_and_leaves_no_trace() -> None:
             return [
                 random.random(),
                 torch.rand(()).item(),
-                np.random.rand(),  # noqa: NPY002
+                np.random.rand(),  # noqa: NPY002 - the global generator
                 torch.rand((), generator=own).item(),
             ]
 

@@ -57,7 +57,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path: Path) -> 
     folder = Folder(str(tmp_path))
     folder.write("x", b"old")
     with pytest.raises(TypeError):
-        folder.write("x", "text")  # type: ignore[arg-type]
+        folder.write("x", "text")
     assert (names(tmp_path), folder.read("x")) == (["x"], b"old")
 
 

@@ -139,7 +139,7 @@ def test_an_experiment_may_be_a_cached_property(tmp_path: Path) -> None:
 
 def test_an_abstract_logger_cannot_be_made() -> None:
     with pytest.raises(TypeError, match="log_hyperparams"):
-        dt.Logger()  # type: ignore[abstract]
+        dt.Logger()
 
 
 def test_a_logger_needs_no_more_than_two_methods() -> None:

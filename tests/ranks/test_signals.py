@@ -67,6 +67,20 @@ def test_a_signal_at_the_last_steps_is_not_lost(tmp_path: Path) -> None:
     assert differing(fit(tmp_path, 2), fit(tmp_path, 2, ckpt_path=path)) == []
 
 
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_signal_in_the_last_validation_ends_the_run_too(tmp_path: Path, world_size: int) -> None:
+    class SendsLate(dt.Callback):
+        def on_validation_end(self, trainer, module):
+            if trainer.current_epoch == 1 and trainer.global_rank == world_size - 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(SystemExit) as caught:
+        fit(tmp_path, world_size, SendsLate())
+    assert caught.value.code == 143
+    kept = torch.load(tmp_path / "checkpoints" / "signal.ckpt", weights_only=True)
+    assert (kept["epoch"], kept["global_step"]) == (2, 88 // world_size)
+
+
 def test_a_handler_of_ones_own_stays() -> None:
     seen: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _: seen.append(number))

@@ -45,7 +45,7 @@ def _map_rare(value: Any, change: Callable[[Any], Any]) -> Any:  # noqa: ANN401 
     return change(value)
 
 
-def _replaced(value: Any, items: Mapping[Any, Any], setter: str, get: Callable[[Any], Any]) -> Any:  # noqa: ANN401
+def _replaced(value: Any, items: Mapping[Any, Any], setter: str, get: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - any nesting
     if all(get(key) is kept for key, kept in items.items()):
         return value
     twin = copy(value)

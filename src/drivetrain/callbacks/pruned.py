@@ -80,7 +80,7 @@ def settle(places: list[Place]) -> None:
     with in_order(places):
         for place in places:
             if place.is_pruned:
-                prune.remove(place.module, place.name)  # type: ignore[no-untyped-call]
+                prune.remove(place.module, place.name)  # type: ignore[no-untyped-call]  # torch's own
 
 
 def plain_state(state: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:

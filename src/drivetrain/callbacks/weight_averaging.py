@@ -250,6 +250,6 @@ def read_device(owner: object, device: object) -> torch.device | None:
         ModuleError [callback.bad-argument]: it names no device.
     """
     try:
-        return None if device is None else torch.device(device)  # type: ignore[call-overload]
+        return None if device is None else torch.device(device)  # type: ignore[call-overload]  # torch refuses what is none
     except (TypeError, RuntimeError) as error:
         raise bad_argument(owner, "device", device, "a torch.device or its name, or None") from error

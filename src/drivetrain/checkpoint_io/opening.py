@@ -140,4 +140,4 @@ def _listing(name: str) -> str:
     if is_remote(name) or not Path(name).parent.is_dir():
         return "not there"
     names = sorted(found.name for found in Path(name).parent.glob("*.ckpt"))
-    return f"holds {', '.join(names[:8]) or 'no .ckpt file'}" + (", ..." if len(names) > 8 else "")  # noqa: PLR2004
+    return f"holds {', '.join(names[:8]) or 'no .ckpt file'}" + (", ..." if len(names) > 8 else "")  # noqa: PLR2004 - some names

@@ -55,7 +55,7 @@ class Fabric(Engine):
         super().__init_subclass__(**kwargs)
         if "run" in vars(cls):
             run = cls.run
-            cls.run = lambda self, *args, **named: Engine.launch(self, run, *args, **named)  # type: ignore[method-assign]
+            cls.run = lambda self, *args, **named: Engine.launch(self, run, *args, **named)  # type: ignore[method-assign]  # the subclass's own run, on every rank
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Do everything; overridden by a subclass, and called on every rank.
@@ -174,7 +174,7 @@ class Fabric(Engine):
     def _with_gradients(self, leaf: Any) -> Any:
         return torch.as_tensor(leaf, device=self.device)
 
-    def all_reduce(self, data: Any, group: Any = None, reduce_op: str | None = "mean") -> Any:  # type: ignore[override]
+    def all_reduce(self, data: Any, group: Any = None, reduce_op: str | None = "mean") -> Any:  # type: ignore[override]  # Fabric's arguments
         """Return the combination of every rank's tensors.
 
         Collectives:

@@ -31,5 +31,5 @@ def gathered(tensor: torch.Tensor, collectives: Collectives) -> torch.Tensor:
     Collectives:
         one all_gather, and one all_reduce of its size in backward; every rank must call.
     """
-    found: torch.Tensor = _Gather.apply(tensor, collectives)  # type: ignore[no-untyped-call]
+    found: torch.Tensor = _Gather.apply(tensor, collectives)  # type: ignore[no-untyped-call]  # torch's own
     return found

@@ -129,7 +129,7 @@ class LightningModule(Module):
     @unused
     def backward(self, loss: torch.Tensor, *args: Any, **kwargs: Any) -> None:
         """Compute gradients; the loss is divided by the accumulation window already."""
-        loss.backward(*args, **kwargs)  # type: ignore[no-untyped-call]
+        loss.backward(*args, **kwargs)  # type: ignore[no-untyped-call]  # torch's own
 
     @unused
     def optimizer_step(

@@ -136,6 +136,16 @@ class CombinedFeed(Feed):
         """The datasets' indices of the samples in the newest batch, nested as the loaders are."""
         return self._indices
 
+    def state_dict(self, *, is_read: bool) -> dict[str, Any]:
+        """Return each loader's, in order; nothing where none has any."""
+        states = [part.state_dict(is_read=is_read) for part in self._parts]
+        return {"parts": states} if any(states) else {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Give them to the loaders."""
+        for part, kept in zip(self._parts, state.get("parts", []), strict=False):
+            part.load_state_dict(kept)
+
     def close(self) -> None:
         """End the loaders' workers."""
         for part in self._parts:

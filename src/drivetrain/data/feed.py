@@ -66,6 +66,30 @@ class Feed(ABC):
         """End the loader's workers."""
 
 
+class WrappedFeed(Feed):
+    """Another feed whose batches are given on in another way; its state and its workers stay its own."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+
+    @property
+    def indices(self) -> Any:
+        """The other feed's."""
+        return self._feed.indices
+
+    def state_dict(self, *, is_read: bool) -> dict[str, Any]:
+        """Return the other feed's."""
+        return self._feed.state_dict(is_read=is_read)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Give it to the other feed."""
+        self._feed.load_state_dict(state)
+
+    def close(self) -> None:
+        """End the other feed's workers."""
+        self._feed.close()
+
+
 class Part(Feed):
     """A feed that can be one of several which are read side by side."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, final
 
-from drivetrain.data.feed import Feed, Share, Slice
+from drivetrain.data.feed import Feed, Share, Slice, WrappedFeed
 from drivetrain.data.sizes import batch_size
 
 
@@ -15,11 +15,12 @@ def counted(feed: Feed, place: Slice, gather: Callable[[int], list[int]]) -> Fee
 
 
 @final
-class MeasuredFeed(Feed):
+class MeasuredFeed(WrappedFeed):
     """Another feed, with each batch counted as it comes; ``gather`` tells every rank's count to all."""
 
     def __init__(self, feed: Feed, place: Slice, gather: Callable[[int], list[int]]) -> None:
-        self._feed, self._place, self._gather = feed, place, gather
+        super().__init__(feed)
+        self._place, self._gather = place, gather
         self.length, self.num_batches = feed.length, feed.num_batches
 
     def training(self, epoch: int, start: int) -> Iterator[tuple[Any, Share]]:
@@ -42,20 +43,3 @@ class MeasuredFeed(Feed):
         for batch, share in self._feed.evaluation():
             size = batch_size(batch)
             yield batch, share._replace(size=size, total=size)
-
-    @property
-    def indices(self) -> Any:
-        """The dataset's indices of the samples in the batch that was given last; None where nobody knows."""
-        return self._feed.indices
-
-    def state_dict(self, *, is_read: bool) -> dict[str, Any]:
-        """Return the other feed's."""
-        return self._feed.state_dict(is_read=is_read)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Give it to the other feed."""
-        self._feed.load_state_dict(state)
-
-    def close(self) -> None:
-        """End the loader's workers."""
-        self._feed.close()

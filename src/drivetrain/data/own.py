@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, final
 
 from drivetrain.base.errors import DrivetrainWarning, Notice
-from drivetrain.data.feed import Feed, Share, Slice
+from drivetrain.data.feed import Feed, Share, Slice, WrappedFeed
 
 
 @final
-class OwnFeed(Feed):
+class OwnFeed(WrappedFeed):
     """Every rank reads its own loader to the end; steps are taken together while every rank has a batch.
 
     Each rank's mean counts alike, whatever its samples. ``agree`` tells whether all ranks say yes; it is
@@ -19,7 +19,8 @@ class OwnFeed(Feed):
     """
 
     def __init__(self, feed: Feed, place: Slice, name: str, agree: Callable[[bool], bool]) -> None:
-        self._feed, self._place, self._name, self._agree = feed, place, name, agree
+        super().__init__(feed)
+        self._place, self._name, self._agree = place, name, agree
         self.is_counted = feed.is_counted
         # Where every rank has the same length it is known; agreement decides otherwise.
         self.length = self.num_batches = None
@@ -55,23 +56,6 @@ class OwnFeed(Feed):
         rank, world_size = self._place
         for batch, share in self._feed.evaluation():
             yield batch, share._replace(number=share.number * world_size + rank)
-
-    @property
-    def indices(self) -> Any:
-        """The dataset's indices of the samples in the batch that was given last; None where nobody knows."""
-        return self._feed.indices
-
-    def state_dict(self, *, is_read: bool) -> dict[str, Any]:
-        """Return the loader's."""
-        return self._feed.state_dict(is_read=is_read)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Give it to the loader."""
-        self._feed.load_state_dict(state)
-
-    def close(self) -> None:
-        """End the loader's workers."""
-        self._feed.close()
 
     def _warn(self) -> None:
         text = (

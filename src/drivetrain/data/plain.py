@@ -49,6 +49,9 @@ class PlainFeed(Part):
             for _ in range(start - at):
                 next(stream, None)
         else:
+            self._restored = (
+                None  # where it stands does not say how often it was begun anew: it is read again
+            )
             stream = repeated(lambda cycle: self._batches(again(epoch, cycle), deal=deal), start, stop)
         if deal:
             return dealt(stream, batch_size, self._place)

@@ -367,7 +367,7 @@ class Engine:
             one all_reduce a tensor; every rank must call.
         """
         reduce = self.strategy.collectives.all_reduce
-        return map_leaves(data, lambda leaf: reduce(self._tensor(leaf).clone(), reduce_op))  # type: ignore[arg-type]
+        return map_leaves(data, lambda leaf: reduce(self._tensor(leaf).clone(), reduce_op))  # type: ignore[arg-type]  # all_reduce checks the name of the operation
 
     def _tensor(self, leaf: Any) -> torch.Tensor:
         return torch.as_tensor(leaf, device=self.device).detach()

@@ -195,7 +195,7 @@ def _share_cores(order: Order) -> None:
     # The threads of the parent's pool do not exist here; one thread needs no pool.
     torch.set_num_threads(1)
     try:
-        torch.ones((), requires_grad=True).backward()  # type: ignore[no-untyped-call]
+        torch.ones((), requires_grad=True).backward()  # type: ignore[no-untyped-call]  # torch's own
     except RuntimeError as error:
         raise LaunchError(
             "launch.fork-after-torch",

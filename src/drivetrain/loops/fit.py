@@ -80,6 +80,7 @@ class FitLoop:
                 if progress.is_done:
                     progress.next_epoch()
                     self._reload()
+            self._leave_late()
         if self._settings.accumulation.spans_epochs and not (self.stopped_early or self.signal):
             self._stepper.finish()
         self._strategy.share_buffers(context.module)
@@ -350,10 +351,25 @@ class FitLoop:
     def _leave(self, *, is_alone: bool) -> None:
         """Save and leave, once every rank knows of the signal; so all are after the same step."""
         self.signal = self._signals.number if is_alone else self._pulse.signal
+        self._save_for_signal()
+
+    def _save_for_signal(self) -> None:
         path = self._settings.signal_path
         if self.signal and path is not None:
             save = self._context.watch.call(checkpoints.save, "save_checkpoint")
             save(self._context, path, weights_only=False, is_live=True)
+
+    def _leave_late(self) -> None:
+        """Leave for a signal that came after the last step, as in the last validation: nobody else would.
+
+        Collectives:
+            one all_reduce of 8 bytes; every rank must call.
+        """
+        if self.signal:
+            return
+        number = torch.tensor([self._signals.number], device=self._strategy.device)
+        self.signal = int(self._strategy.collectives.all_reduce(number, "max").item())
+        self._save_for_signal()
 
     def _check(self, wrong: list[tuple[str, ...]] | None) -> None:
         if wrong is not None:

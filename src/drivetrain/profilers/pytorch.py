@@ -126,7 +126,7 @@ class PyTorchProfiler(Profiler):
         self._name_modules()
         if self._emits:
             torch.cuda.profiler.start()  # type: ignore[no-untyped-call]  # torch's own
-            self._profile = torch.autograd.profiler.emit_nvtx()  # type: ignore[no-untyped-call]
+            self._profile = torch.autograd.profiler.emit_nvtx()  # type: ignore[no-untyped-call]  # torch's own
             self._profile.__enter__()
             return
         options = {"record_shapes": self._by_shapes, "activities": _activities(), **self._options}

@@ -413,10 +413,12 @@ def _on_rank(
     finally:
         trainer._is_live = False
         profiler._module = None
-        profiler.teardown(request.stage)
         if trainer._context is not None:
             trainer._context.watch = Watch()  # the run that was watched is over
-        strategy.close()
+        try:
+            profiler.teardown(request.stage)
+        finally:
+            strategy.close()
 
 
 def _start_logging(trainer: Trainer, strategy: Strategy, stage: str, resumed_step: int | None) -> None:

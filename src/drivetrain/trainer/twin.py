@@ -10,6 +10,7 @@ from typing import Any
 
 from drivetrain.callbacks import Callback, Checkpoint, ProgressBar, ThroughputMonitor, Timer
 from drivetrain.loops.settings import Bounds
+from drivetrain.profilers import PassThroughProfiler
 
 _LEFT_OUT = (Checkpoint, ProgressBar, ThroughputMonitor, Timer)
 """Callbacks that write files of their own, draw, or keep times, which are never the same twice."""
@@ -40,6 +41,7 @@ def twin_of(
         validation=replace(settings.validation, num_sanity_steps=0),
     )
     twin._given_callbacks, twin.loggers = [*callbacks, callback], []
+    twin.profiler = PassThroughProfiler()
     twin._module = twin._context = twin._fitted = None
     return twin, data, model
 
