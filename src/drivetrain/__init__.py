@@ -140,13 +140,14 @@ __all__ = ["__version__", *sorted(_HOME)]  # noqa: PLE0604 - made from the table
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public name
     """Load a public name, or an old class name, from its module."""
+    load = importlib.import_module(f"{__name__}.base.loading").load
     home = _HOME.get(name)
     if home is not None:
-        value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+        value = getattr(load(f"{__name__}.{home}"), name)
         globals()[name] = value
         return value
     if not name.startswith("_"):
-        old = importlib.import_module(f"{__name__}.{_OLD_NAMES}").old_class(name)
+        old = load(f"{__name__}.{_OLD_NAMES}").old_class(name)
         if old is not None:
             return old
     message = f"module {__name__!r} has no attribute {name!r}"

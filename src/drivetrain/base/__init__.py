@@ -7,5 +7,6 @@
     caller.py   the user's file and line, for errors and warnings
     text.py     safe representations, nearest names, calls as text
     quantity.py numbers with their units: steps, epochs, samples, tokens, times
+    loading.py  modules, when a name of theirs is first used
     where.py    what this process is doing now, for the report of a failing rank
 """

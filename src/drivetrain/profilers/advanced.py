@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import cProfile
 import io
 import os
-import pstats
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import IO, Any, final
+from typing import IO, TYPE_CHECKING, Any, final
 
 from drivetrain.profilers.files import written_by
 from drivetrain.profilers.profiler import Profiler, bad_argument, not_started
+
+if TYPE_CHECKING:
+    import cProfile
+    import pstats
 
 _RULE = "a number of lines, or a part of them from 0.0 to 1.0"
 
@@ -75,6 +77,8 @@ class AdvancedProfiler(Profiler):
         chain = tuple(self._running)
         profile = self._profiles.get(chain)
         if profile is None:
+            import cProfile
+
             profile = self._profiles[chain] = cProfile.Profile()
         profile.enable()
 
@@ -87,6 +91,8 @@ class AdvancedProfiler(Profiler):
         profiles = [profile for chain, profile in self._profiles.items() if action_name in chain]
         if not profiles:
             raise not_started(action_name, dict.fromkeys(self.actions))
+        import pstats
+
         found = pstats.Stats(profiles[0], stream=stream)
         for profile in profiles[1:]:
             found.add(profile)

@@ -8,8 +8,6 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import fsspec
-
 _ODD = re.compile(r"[^\w.\-\[\]=]+")
 
 
@@ -20,6 +18,8 @@ def file_name(*parts: object, extension: str) -> str:
 
 def append(folder: str, name: str, text: str) -> str:
     """Add a text to a file, which is made with its folder where it is not there; return its path."""
+    import fsspec
+
     path = f"{folder.rstrip('/') or '/'}/{name}"
     with fsspec.open(path, "a", encoding="utf-8", auto_mkdir=True) as file:
         file.write(text)
@@ -28,6 +28,8 @@ def append(folder: str, name: str, text: str) -> str:
 
 def written_by(write: Callable[[str], object], folder: str, name: str) -> str:
     """Let ``write`` write a local file, and bring it to the folder under the name; return its path."""
+    import fsspec
+
     filesystem, root = fsspec.core.url_to_fs(folder)
     filesystem.makedirs(root, exist_ok=True)
     with tempfile.TemporaryDirectory() as here:

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import gc
+import threading
+from pathlib import Path
+
+import pytest
+
+from drivetrain.base.loading import load
+
+SLOW = """
+import gc, time
+time.sleep({pause})
+WAS_ON = gc.isenabled()
+"""
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, pause in (("loaded_first", 0.05), ("loaded_last", 0.2)):
+        (tmp_path / f"{name}.py").write_text(SLOW.format(pause=pause))
+    (tmp_path / "loaded_badly.py").write_text("raise ValueError('within')")
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.usefixtures("made")
+def test_the_collector_waits_until_the_last_thread_has_loaded() -> None:
+    found = {}
+    names = ("loaded_first", "loaded_last")
+    threads = [
+        threading.Thread(target=lambda name=name: found.setdefault(name, load(name))) for name in names
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [found[name].WAS_ON for name in names] == [False, False]
+    assert gc.isenabled()
+
+
+@pytest.mark.usefixtures("made")
+def test_it_goes_on_as_it_was_after_a_failure_and_where_it_was_off() -> None:
+    with pytest.raises(ValueError, match="within"):
+        load("loaded_badly")
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        load("loaded_first")
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
