@@ -84,3 +84,12 @@ def test_doctor_says_what_is_missing_for_what() -> None:
 def test_doctor_looks_at_this_machine(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor"]) == 0
     assert "versions" in capsys.readouterr().out
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "drivetrain", "doctor"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141

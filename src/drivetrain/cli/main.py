@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -18,6 +19,8 @@ _COMMANDS = {
     "checkpoint": "drivetrain.cli.checkpoint:run",
     "demo": "drivetrain.demo:run",
 }
+_PIPE_CLOSED = 128 + 13
+"""The exit status of a command that SIGPIPE ends, as shells know it."""
 _HELP = {
     "accelerator": "hardware: auto, cpu, gpu, cuda, mps, xpu, hpu, tpu, ipu",
     "devices": 'how many or which: 2, auto, -1, "0,2", "2-5"',
@@ -31,11 +34,17 @@ _HELP = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return its exit status: 0, or 2 for flags that describe no run."""
+    """Run a command; return its exit status: 0, or 2 for flags, or a file, that are none."""
     parsed = _parser().parse_args(list(sys.argv[1:] if arguments is None else arguments))
     module, _, function = _COMMANDS[parsed.command].partition(":")
     run = getattr(importlib.import_module(module), function)
-    status: int = run(parsed[parsed.command].as_dict())
+    try:
+        status: int = run(parsed[parsed.command].as_dict())
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads has seen enough, as ``head`` has; Python would complain once more when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _PIPE_CLOSED
     return status
 
 
