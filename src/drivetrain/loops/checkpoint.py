@@ -129,9 +129,23 @@ def keep_cut(context: Context) -> None:
 
 def restore_weights(context: Context, checkpoint: Mapping[str, Any], path: object) -> None:
     """Load the model's weights only; after the strategy has set the module up."""
+    before = checkpoint.get("state_dict")
     context.events("on_load_checkpoint", checkpoint)
+    is_average = checkpoint.get("current_model_state") is not None and checkpoint.get("state_dict") is before
+    if is_average and context.stage == "fit" and context.strategy.ranks.is_zero:
+        _warn_of_average(path)  # nobody has put the weights of training in its place
     module = context.module
     load_weights(module, checkpoint, path, lambda state: context.strategy.load_model_state(module, state))
+
+
+def _warn_of_average(path: object) -> None:
+    text = (
+        f"{path} was saved by a callback that averages weights, and this fit has none: it goes on from the "
+        "average, with an optimizer that belongs to other weights. Pass the callback again, such as "
+        "dt.EMAWeightAveraging; or, to start from the average, load the weights only: "
+        "Model.load_from_checkpoint, then fit without ckpt_path"
+    )
+    warnings.warn(str(Notice("checkpoint.averaged", text)), DrivetrainWarning, stacklevel=2)
 
 
 def restore_training(context: Context, checkpoint: Mapping[str, Any], path: object) -> None:
