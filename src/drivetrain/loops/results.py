@@ -295,6 +295,11 @@ class Results:
             if not slot.on_step:
                 del self._slots[key]
 
+    def note(self, values: Mapping[str, float]) -> None:
+        """Put values among the metrics, at once; every rank has the same ones, and loggers get them elsewhere."""
+        self._metrics |= {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
+        self._unlogged |= values.keys()
+
     def metrics(self) -> dict[str, torch.Tensor]:
         """Return the newest value of each name, over all ranks as far as they were reduced."""
         return {**self._latest(), **self._metrics} if self._world_size == 1 else dict(self._metrics)
