@@ -117,6 +117,23 @@ def test_other_names_on_one_rank_are_an_error_at_once() -> None:
     assert steps[-1] < 49  # before the step whose values are written
 
 
+class OnOneRank(Regression):
+    def training_step(self, batch, batch_idx):
+        if self.global_rank == 0:
+            self.log("mine", float(batch_idx), on_step=True, on_epoch=True, rank_zero_only=True)
+        return self.loss(batch)
+
+    def on_train_epoch_end(self):
+        if self.global_rank == 0:
+            self.log("at_the_end", 7.0, rank_zero_only=True)
+
+
+def test_what_one_rank_logs_by_itself_waits_for_nobody() -> None:
+    trainer = quiet(devices=2, strategy="ddp", max_epochs=1, log_every_n_steps=1)
+    metrics = trainer.fit(OnOneRank(), loader(40)).metrics
+    assert (metrics["mine_step"], metrics["mine_epoch"], metrics["at_the_end"]) == (4.0, 2.0, 7.0)
+
+
 class OtherOptions(Regression):
     """Logs one name in steps and validations, on rank 1 with options of its own."""
 
