@@ -29,7 +29,9 @@ def found_in(path: Path) -> frozenset[str]:
     if not path.is_file():
         return frozenset()
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    classes = [node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name.startswith("Test")]
+    classes = [
+        node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name.startswith("Test")
+    ]
     found = (node for body in (tree.body, *classes) for node in body if isinstance(node, ast.FunctionDef))
     return frozenset(node.name for node in found if node.name.startswith("test_"))
 

@@ -30,7 +30,7 @@ def surroundings() -> dict[str, Any]:
         "folder": Path.cwd(),
         "threads": threading.active_count(),
         "children": children(),
-        "files": len(os.listdir("/proc/self/fd")),
+        "files": len([*Path("/proc/self/fd").iterdir()]),
         "connected": torch.distributed.is_initialized(),
     }
 

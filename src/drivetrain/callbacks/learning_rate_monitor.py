@@ -35,8 +35,8 @@ class LearningRateMonitor(Callback):
     ``lr-AdamW``, a group's ``name`` that of ``pg1``. ``log_momentum`` and ``log_weight_decay`` add
     ``lr-AdamW-momentum`` (for Adam its first beta) and ``lr-AdamW-weight_decay``.
 
-    The newest ones are in ``trainer.callback_metrics`` too. Without a logger they are there and in ``lrs``: of
-    this run, newest last.
+    The newest are in ``trainer.callback_metrics``, with or without a logger; ``lrs`` has all of this run,
+    newest last.
 
     Raises:
         ModuleError [callback.bad-argument]: an argument has a value that it cannot have.

@@ -30,8 +30,9 @@ class LocalCheckpointIO(CheckpointIO):
     """One file: written beside its place under another name, synced, then renamed over it.
 
     A process that is killed at any moment leaves the old file or the new one, and at worst a stray
-    ``.<name>.<hex>.tmp``, which the next save into the folder removes. Paths with a protocol (``memory://``, ``s3://``) go through fsspec, by one
-    of its transactions: a store shows the new object when it is whole.
+    ``.<name>.<hex>.tmp``, which the next save into the folder removes. Paths with a protocol
+    (``memory://``, ``s3://``) go through fsspec, by one of its transactions: a store shows the new object
+    when it is whole.
     """
 
     @property

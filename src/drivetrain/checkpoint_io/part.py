@@ -12,9 +12,10 @@ from typing import IO
 
 try:
     import fcntl
-except ImportError:  # not a POSIX system
-    fcntl = None  # type: ignore[assignment]  # asked for before each use
-
+except ImportError:
+    _HAS_LOCKS = False  # not a POSIX system
+else:
+    _HAS_LOCKS = True
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -72,12 +73,12 @@ def _other_name(path: Path, unique: str) -> Path:
 def _sweep(folder: Path, boot: str) -> None:
     """Remove this machine's files that nobody is writing any more."""
     left = re.compile(rf"\..+\.[0-9a-f]{{8}}-{boot}\.tmp")
-    for name in os.listdir(folder):
-        if left.fullmatch(name):
-            # It may be somebody else's, or gone by now; a lock that writes exclude needs it open for writing.
-            with contextlib.suppress(OSError), Path(folder, name).open("r+b") as file:
+    for path in list(folder.iterdir()):
+        if left.fullmatch(path.name):
+            # It may be somebody else's, or gone by now; some file systems lock only what is open for writing.
+            with contextlib.suppress(OSError), path.open("r+b") as file:
                 if _is_mine(file):
-                    Path(folder, name).unlink()
+                    path.unlink()
 
 
 def _is_mine(file: IO[bytes]) -> bool:
@@ -95,6 +96,6 @@ def _boot() -> str:
     Between machines locks are not sure: some shared file systems keep them to the one that took them.
     """
     try:
-        return _BOOT_ID.read_text().strip().replace("-", "")[:12] if fcntl is not None else ""
+        return _BOOT_ID.read_text().strip().replace("-", "")[:12] if _HAS_LOCKS else ""
     except OSError:
         return ""

@@ -296,7 +296,7 @@ class Results:
                 del self._slots[key]
 
     def note(self, values: Mapping[str, float]) -> None:
-        """Put values among the metrics, at once; every rank has the same ones, and loggers get them elsewhere."""
+        """Put values among the metrics, at once; loggers get them elsewhere, every rank has the same."""
         self._metrics |= {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
         self._unlogged |= values.keys()
 
@@ -458,7 +458,11 @@ def _disagree(marks: dict[int, list[str]], ways: Sequence[Mapping[str, Way]], wh
     union = sorted({name for some in names.values() for name in some})
     for name in union:
         of_ranks = {rank: ways[rank][name] for rank in names if name in ways[rank]}
-        differing = [field for field in next(iter(of_ranks.values()), {}) if len({way[field] for way in of_ranks.values()}) > 1]
+        differing = [
+            field
+            for field in next(iter(of_ranks.values()), {})
+            if len({way[field] for way in of_ranks.values()}) > 1
+        ]
         if differing:
             return _differ(name, of_ranks, differing, when)
     lacking = {name: [rank for rank, some in names.items() if name not in some] for name in union}
@@ -473,10 +477,8 @@ def _disagree(marks: dict[int, list[str]], ways: Sequence[Mapping[str, Way]], wh
     )
 
 
-def _differ(
-    name: str, of_ranks: Mapping[int, Way], differing: Sequence[str], when: str
-) -> CollectiveError:
-    values = {}
+def _differ(name: str, of_ranks: Mapping[int, Way], differing: Sequence[str], when: str) -> CollectiveError:
+    values: dict[str, Any] = {}
     for field in differing:
         found: dict[Any, list[int]] = {}
         for rank, way in of_ranks.items():
