@@ -25,6 +25,17 @@ Way = dict[str, Any]
 TRAIN_STEP: Phase = ("train step", 0)
 TRAIN_EPOCH: Phase = ("train epoch", 0)
 _NUM_COMPARED = LogOptions._fields.index("batch_size")
+_FIELDS = (
+    "on_step",
+    "on_epoch",
+    "reduce_fx",
+    "rank_fx",
+    "sync_dist",
+    "rank_zero_only",
+    "add_dataloader_idx",
+    "value",
+)
+"""What ranks have to agree on of a name: all that says how its value is made of theirs."""
 
 
 class Part(NamedTuple):
@@ -433,19 +444,12 @@ def _changed(name: str, before: LogOptions, now: LogOptions) -> ModuleError:
 
 
 def _way(slot: Slot) -> Way:
-    """Return what ranks have to agree on of a name: all that says how its value is made of theirs."""
     said = slot.said
     plain = _plain(said, slot.fx)
-    return {
-        "on_step": slot.on_step,
-        "on_epoch": slot.on_epoch,
-        "reduce_fx": plain.reduce_fx,
-        "rank_fx": plain.rank_fx or None,
-        "sync_dist": said.sync_dist,
-        "rank_zero_only": said.rank_zero_only,
-        "add_dataloader_idx": said.add_dataloader_idx,
-        "value": f"torchmetrics object {slot.attribute}" if slot.attribute else "number",
-    }
+    value = f"torchmetrics object {slot.attribute}" if slot.attribute else "number"
+    flags = said.sync_dist, said.rank_zero_only, said.add_dataloader_idx
+    found = slot.on_step, slot.on_epoch, plain.reduce_fx, plain.rank_fx or None, *flags, value
+    return dict(zip(_FIELDS, found, strict=True))
 
 
 def _marked(name: str, slot: Slot) -> str:
@@ -458,11 +462,7 @@ def _disagree(marks: dict[int, list[str]], ways: Sequence[Mapping[str, Way]], wh
     union = sorted({name for some in names.values() for name in some})
     for name in union:
         of_ranks = {rank: ways[rank][name] for rank in names if name in ways[rank]}
-        differing = [
-            field
-            for field in next(iter(of_ranks.values()), {})
-            if len({way[field] for way in of_ranks.values()}) > 1
-        ]
+        differing = [field for field in _FIELDS if len({way[field] for way in of_ranks.values()}) > 1]
         if differing:
             return _differ(name, of_ranks, differing, when)
     lacking = {name: [rank for rank, some in names.items() if name not in some] for name in union}
