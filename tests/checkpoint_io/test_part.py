@@ -78,6 +78,16 @@ def test_what_another_machine_or_somebody_else_may_be_writing_stays(tmp_path: Pa
     assert names(tmp_path) == sorted([*others, "a.ckpt"])
 
 
+def test_a_folder_that_cannot_be_read_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(folder: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "iterdir", refuses)
+        write(tmp_path / "a.ckpt")
+    assert names(tmp_path) == ["a.ckpt"]
+
+
 def test_without_locks_nothing_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stray = tmp_path / f".a.ckpt.0123abcd-{part._boot()}.tmp"
     stray.write_bytes(b"half")

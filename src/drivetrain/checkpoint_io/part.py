@@ -73,7 +73,11 @@ def _other_name(path: Path, unique: str) -> Path:
 def _sweep(folder: Path, boot: str) -> None:
     """Remove this machine's files that nobody is writing any more."""
     left = re.compile(rf"\..+\.[0-9a-f]{{8}}-{boot}\.tmp")
-    for path in list(folder.iterdir()):
+    try:
+        there = list(folder.iterdir())
+    except OSError:  # a folder may be written to without being read
+        return
+    for path in there:
         if left.fullmatch(path.name):
             # It may be somebody else's, or gone by now; some file systems lock only what is open for writing.
             with contextlib.suppress(OSError), path.open("r+b") as file:
