@@ -69,7 +69,7 @@ def drivetrain(task: Task, mode: str, folder: str) -> Clock:
     return clock
 
 
-def _like_lightning(library: Any, logger: Any, task: Task, mode: str, folder: str) -> Clock:  # noqa: ANN401
+def _like_lightning(library: Any, logger: Any, task: Task, mode: str, folder: str) -> Clock:  # noqa: ANN401 - a module
     clock = task.clock()
     trainer = library.Trainer(
         accelerator="cpu",
