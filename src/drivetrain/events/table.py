@@ -101,6 +101,7 @@ OVERRIDES: dict[str, Hook] = {
             "returns the batch that the step gets; also of a data module",
             ("batch", "dataloader_idx"),
         ),
+        Hook("count_tokens", "returns how many tokens a batch has, for what counts in tokens", ("batch",)),
         Hook("backward", "computes gradients", ("loss",)),
         Hook("optimizer_zero_grad", "clears gradients", ("epoch", "batch_idx", "optimizer")),
         Hook(
