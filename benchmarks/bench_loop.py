@@ -107,7 +107,7 @@ def _tables(show: Callable[[list[str]], None], rounds: int, wanted: list[Task]) 
     for task in wanted:
         show([*times(task, rounds), ""])
     show(["Memory:", ""])
-    for task in wanted:
+    for task in dict.fromkeys((wanted[0], wanted[-1])):
         show([*memory(task, max(1, rounds // 3)), ""])
 
 

@@ -49,7 +49,6 @@ def test_what_cannot_run_yet_says_so_before_anything_starts() -> None:
         ({"check_val_every_n_epoch": None}, "trainer.bad-argument", "val_check_interval in batches"),
         ({"num_sanity_val_steps": -2}, "trainer.bad-argument", "num_sanity_val_steps cannot be -2"),
         ({"val_check_interval": "5 parsecs"}, "trainer.bad-argument", "unknown unit 'parsecs'"),
-        ({"max_steps": "5 tokens"}, "trainer.bad-argument", "steps, samples"),
         ({"max_epochs": "0 epochs"}, "trainer.bad-argument", "more than 0"),
         ({"val_check_interval": "5 steps", "check_val_every_n_epoch": 2}, "trainer.bad-argument", "left out"),
         ({"inference_mode": 1}, "trainer.bad-argument", "inference_mode cannot be 1"),
