@@ -33,6 +33,7 @@ _KINDS: dict[str, tuple[Contender, str]] = {
     **{f"{name}, {mode}": (train, mode) for name, train in TRAINERS.items() for mode in MODES},
     **{name: (train, "bare") for name, train in LOOPS.items()},
 }
+_STATUS = Path("/proc/self/status")
 _IN_MEMORY = [f"{name}, bare" for name in TRAINERS] + list(LOOPS)
 
 
@@ -96,8 +97,9 @@ def memory(task: Task, rounds: int) -> list[str]:
 
 def peak() -> int:
     """Return this process's greatest resident set, in KiB; getrusage's begins with the parent's."""
-    status = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
+    return next(
+        int(line.split()[1]) for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM:")
+    )
 
 
 def _tables(show: Callable[[list[str]], None], rounds: int, wanted: list[Task]) -> None:
@@ -106,6 +108,9 @@ def _tables(show: Callable[[list[str]], None], rounds: int, wanted: list[Task]) 
     show([f"{packages}; {python}, one thread on {platform.machine()}; {rounds} rounds.", "", "Time:", ""])
     for task in wanted:
         show([*times(task, rounds), ""])
+    if not _STATUS.exists():
+        show(["Memory: not measured, as this system has no " + str(_STATUS)])
+        return
     show(["Memory:", ""])
     for task in dict.fromkeys((wanted[0], wanted[-1])):
         show([*memory(task, max(1, rounds // 3)), ""])
@@ -119,6 +124,8 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="put the tables into docs/performance.md")
     parser.add_argument("--alone", help=argparse.SUPPRESS)
     told = parser.parse_args()
+    if told.rounds < 2:  # noqa: PLR2004 - quartiles lie between values
+        parser.error(f"--rounds {told.rounds}: a median with quartiles needs 2 or more")
     torch.set_num_threads(1)
     wanted = [task for task in TASKS if told.task is None or told.task in task.name]
     if not wanted:

@@ -7,8 +7,12 @@ step, and a CSV logger) or ``default`` (that, with bar, summary and checkpoint).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from types import ModuleType
 from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from loop.tasks import Clock, Task
 
@@ -69,7 +73,9 @@ def drivetrain(task: Task, mode: str, folder: str) -> Clock:
     return clock
 
 
-def _like_lightning(library: Any, logger: Any, task: Task, mode: str, folder: str) -> Clock:  # noqa: ANN401 - a module
+def _like_lightning(
+    library: ModuleType, logger: Callable[[str], object], task: Task, mode: str, folder: str
+) -> Clock:
     clock = task.clock()
     trainer = library.Trainer(
         accelerator="cpu",
@@ -102,6 +108,24 @@ def lightning(task: Task, mode: str, folder: str) -> Clock:
     return _like_lightning(library, CSVLogger, task, mode, folder)
 
 
+def _steps(
+    clock: Clock,
+    model: nn.Module,
+    optimizer: Optimizer,
+    loader: Iterable[Any],
+    backward: Callable[[Tensor], None],
+) -> Clock:
+    """Take the steps of a loop of one's own, with what a library has set up."""
+    model.train()
+    for x, y in loader:
+        clock.tick()
+        loss = model(x, y)
+        optimizer.zero_grad()
+        backward(loss)
+        optimizer.step()
+    return clock
+
+
 def fabric(task: Task, mode: str, folder: str) -> Clock:  # noqa: ARG001 - a loop of one's own has no modes
     """Train with a loop on Fabric."""
     from lightning.fabric import Fabric
@@ -111,14 +135,7 @@ def fabric(task: Task, mode: str, folder: str) -> Clock:  # noqa: ARG001 - a loo
     clock, model = task.clock(), task.model()
     model, optimizer = library.setup(model, task.optimizer(model.parameters()))
     loader = library.setup_dataloaders(task.loader())
-    model.train()
-    for x, y in loader:
-        clock.tick()
-        loss = model(x, y)
-        optimizer.zero_grad()
-        library.backward(loss)
-        optimizer.step()
-    return clock
+    return _steps(clock, model, optimizer, loader, library.backward)
 
 
 def engine(task: Task, mode: str, folder: str) -> Clock:  # noqa: ARG001 - a loop of one's own has no modes
@@ -131,14 +148,7 @@ def engine(task: Task, mode: str, folder: str) -> Clock:  # noqa: ARG001 - a loo
         clock, model = task.clock(), task.model()
         module, optimizer = library.setup(model, task.optimizer(model.parameters()))
         loader = library.setup_dataloaders(task.loader())
-        module.train()
-        for x, y in loader:
-            clock.tick()
-            loss = module(x, y)
-            optimizer.zero_grad()
-            library.backward(loss)
-            optimizer.step()
-        found.append(clock)
+        found.append(_steps(clock, module, optimizer, loader, library.backward))
 
     dt.Engine(accelerator="cpu", devices=1).launch(run)
     return found[0]
@@ -151,14 +161,7 @@ def accelerate(task: Task, mode: str, folder: str) -> Clock:  # noqa: ARG001 - a
     library = Accelerator(cpu=True)
     clock, model = task.clock(), task.model()
     model, optimizer, loader = library.prepare(model, task.optimizer(model.parameters()), task.loader())
-    model.train()
-    for x, y in loader:
-        clock.tick()
-        loss = model(x, y)
-        optimizer.zero_grad()
-        library.backward(loss)
-        optimizer.step()
-    return clock
+    return _steps(clock, model, optimizer, loader, library.backward)
 
 
 BY_HAND = "loop by hand"

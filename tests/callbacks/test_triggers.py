@@ -138,6 +138,7 @@ def test_arguments_become_intervals() -> None:
         ("5 stpes", "steps"),
         (30, "seconds"),
         ("5 steps", "seconds"),
+        ("2e7 tokens", "seconds"),
         (timedelta(0), "seconds"),
     ],
 )

@@ -64,6 +64,18 @@ def test_a_run_that_goes_on_counts_on(tmp_path: Path) -> None:
     assert (result.steps, result.tokens, result.steps_here) == (5, 42, 2)
 
 
+def test_a_file_from_before_tokens_were_counted_goes_on_where_nobody_counts_them(tmp_path: Path) -> None:
+    trainer = quiet(max_steps=3)
+    trainer.fit(Uncounted(), TEXTS)
+    trainer.save_checkpoint(tmp_path / "new.ckpt")
+    kept = torch.load(tmp_path / "new.ckpt")
+    del kept["loops"]["fit"]["progress"]["tokens"]
+    torch.save(kept, tmp_path / "old.ckpt")
+    assert quiet(max_steps=5).fit(Uncounted(), TEXTS, ckpt_path=tmp_path / "old.ckpt").steps_here == 2
+    with pytest.raises(dt.CheckpointError, match=r"progress\.tokens is missing"):
+        quiet(max_steps=5).fit(Counting(), TEXTS, ckpt_path=tmp_path / "old.ckpt")
+
+
 def test_ranks_count_together_and_a_stand_in_counts_nothing() -> None:
     trainer = quiet(devices=2, launcher="fork", max_epochs=1)
     result = trainer.fit(Counting(), TEXTS)

@@ -12,6 +12,7 @@ import torch
 from drivetrain._version import __version__
 from drivetrain.base.errors import CheckpointError, DrivetrainWarning, Notice, TrainerError
 from drivetrain.checkpoint_io.entry import Entry
+from drivetrain.events import is_unused
 from drivetrain.loops import pending
 from drivetrain.loops.context import Context
 from drivetrain.loops.kept import check_kept, load_optimizer, load_scheduler
@@ -177,7 +178,7 @@ def restore_training(context: Context, checkpoint: Mapping[str, Any], path: obje
             hint="load the weights only: Model.load_from_checkpoint(path), then fit without ckpt_path",
         )
     top, strategy = Entry(checkpoint, path), context.strategy
-    check_kept(top)
+    check_kept(top, counts_tokens=not is_unused(context.module.count_tokens))
     for name, have in (("optimizer_states", context.optimizers), ("lr_schedulers", context.schedulers)):
         if len(top[name].sequence()) != len(have):
             raise CheckpointError(

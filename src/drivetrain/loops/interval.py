@@ -11,6 +11,9 @@ from drivetrain.base.quantity import Quantity
 from drivetrain.collectives.collectives import Collectives
 from drivetrain.loops.progress import Progress
 
+_COUNTERS = {"steps": "global_step", "samples": "samples", "tokens": "tokens"}
+"""Which counter of a fit counts a unit."""
+
 
 @final
 class Interval:
@@ -32,8 +35,7 @@ class Interval:
         """
         if self._unit == "seconds":
             return is_logging and self._is_time()
-        counters = {"samples": progress.samples, "tokens": progress.tokens}
-        counter = counters.get(self._unit, progress.global_step)
+        counter = getattr(progress, _COUNTERS[self._unit])
         passed = int(counter // self._every)
         if passed <= progress.intervals:
             return False

@@ -27,14 +27,16 @@ _SWITCHES = {"foreach": False, "fused": False, "capturable": False, "differentia
 """How a step is computed, not what."""
 
 
-def check_kept(top: Entry) -> None:
+def check_kept(top: Entry, *, counts_tokens: bool = False) -> None:
     """Look at everything that is ours; what is others' (optimizers, callbacks, data) is looked at by them.
+
+    Files from before tokens were counted lack their number; only a run that counts them needs it.
 
     Raises:
         CheckpointError [checkpoint.damaged]: something is missing, or is not what it should be.
     """
     fit = top["loops"]["fit"]
-    _check_progress(fit["progress"])
+    _check_progress(fit["progress"], counts_tokens=counts_tokens)
     for window in fit["window"].each():
         window.check_like({"planned": 1, "unit": 1, "batches": 0, "samples": 0})
         for name, least in (("planned", 1), ("unit", 1), ("batches", 0), ("samples", 0)):
@@ -70,8 +72,11 @@ def _check_ranks(top: Entry, fit: Entry) -> None:
         raise top["rng"].damaged("rng is empty, and nothing says that the run was cut off")
 
 
-def _check_progress(entry: Entry) -> None:
+def _check_progress(entry: Entry, *, counts_tokens: bool) -> None:
+    kept = entry.mapping()
     for spec in fields(Progress):
+        if spec.name == "tokens" and "tokens" not in kept and not counts_tokens:
+            continue
         if isinstance(spec.default, bool):
             entry[spec.name].flag()
         else:

@@ -140,7 +140,8 @@ def _bounds(given: Mapping[str, Any]) -> Bounds:
         part = _amount("max_epochs", epochs, ("epochs",)).exact
         epochs, part = (int(part), None) if part.denominator == 1 else (-1, part)
     if epochs is None:
-        is_bounded = steps != -1 or not samples is tokens is None or given["max_time"] is not None
+        others = (samples, tokens, given["max_time"])
+        is_bounded = steps != -1 or any(bound is not None for bound in others)
         epochs = -1 if is_bounded else _DEFAULT_EPOCHS
     least = {
         name: int(_amount(name, value, (unit,)).value) if isinstance(value, (str, Quantity)) else value or 0
