@@ -473,7 +473,7 @@ def test_without_an_interval_within_epochs_no_step_calls_it() -> None:
     [
         {"every_n_epochs": 0},
         {"every_n_train_steps": 1.5},
-        {"every_n_train_steps": "1e6 tokens"},
+        {"train_time_interval": "1e6 tokens"},
         {"save_top_k": -2},
         {"save_top_k": True},
         {"save_last": "yes"},
