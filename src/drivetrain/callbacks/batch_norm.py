@@ -85,5 +85,10 @@ def _combine(trainer: Run, layers: list[Any]) -> None:
 class _Deaf:
     """Takes what a step logs, and forgets it."""
 
+    @property
+    def noted(self) -> list[tuple[str, Any, LogOptions]]:
+        """A list that nobody keeps."""
+        return []
+
     def log(self, name: str, value: Any, options: LogOptions) -> None:
         """Do nothing."""

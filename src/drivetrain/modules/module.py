@@ -109,6 +109,9 @@ class Module(Optimizing, WithHyperparameters):
         makes one value of the ranks'; by default the same operation over all steps of all ranks, exactly.
         ``sync_dist=False`` keeps each rank's own; with ``rank_zero_only`` only rank 0's counts.
 
+        A graph of torch.compile does not break at it, also with ``fullgraph=True``; what is wrong with a
+        value is then raised after the step.
+
         Collectives:
             none here: all names are reduced together, after the steps that are logged and after an epoch.
 
@@ -144,6 +147,11 @@ class Module(Optimizing, WithHyperparameters):
             batch_size,
             metric_attribute,
         )
+        if torch.compiler.is_compiling():
+            # All that stays in a compiled graph: an append, whose tensor is one of the graph's outputs.
+            is_plain = isinstance(value, torch.Tensor) and not enable_graph
+            recorder.noted.append((name, value.detach().clone() if is_plain else value, options))
+            return
         recorder.log(name, value, options)
 
     def log_dict(self, dictionary: Mapping[str, Any], prog_bar: bool = False, **options: Any) -> None:

@@ -21,6 +21,7 @@ from drivetrain.collectives.place import Place
 from drivetrain.events import Dispatcher, Watch
 from drivetrain.loggers.start import begin_loggers, log_hyperparameters
 from drivetrain.loops import checkpoint as checkpoints
+from drivetrain.loops.compiled import uncompiled
 from drivetrain.loops.context import Context, check_objects
 from drivetrain.loops.fit_result import FitResult
 from drivetrain.loops.results import Results
@@ -320,6 +321,8 @@ class Trainer(View):
         *,
         return_predictions: bool = True,
     ) -> Any:
+        if model is not None:
+            model, self._compiler = uncompiled(model)
         module = check_model(self._module if model is None else model)
         before = self._resolution
         if flags:
@@ -339,6 +342,7 @@ class Trainer(View):
                 weights_only=weights_only,
                 return_predictions=return_predictions,
                 is_external=found.plan.launcher == "external",
+                compiler=self._compiler,
             )
             self._module, self._context, self._ckpt_path = module, None, request.ckpt_path
             launcher = build_launcher(found.plan, found.catalogue, found.objects)
@@ -389,6 +393,7 @@ def _on_rank(
             inference_mode=request.settings.inference_mode,
             events=Dispatcher(trainer, module, trainer.callbacks, watch),
             watch=watch,
+            compiler=request.compiler,
             results=Results(strategy.collectives, strategy.device, module),
             start_logging=functools.partial(_start_logging, trainer, strategy, request.stage),
         )
