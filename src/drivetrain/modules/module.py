@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ from drivetrain.checkpoint_io.entry import Entry
 from drivetrain.checkpoint_io.local import LocalCheckpointIO
 from drivetrain.events import is_unused, unused
 from drivetrain.modules.attached import outside
+from drivetrain.modules.exporting import Exporting
 from drivetrain.modules.hyperparameters import WithHyperparameters, made_from
 from drivetrain.modules.optimizing import Optimizing
 from drivetrain.modules.run import LogOptions
@@ -21,14 +23,12 @@ from drivetrain.modules.run import LogOptions
 ModuleT = TypeVar("ModuleT", bound="Module")
 
 
-class Module(Optimizing, WithHyperparameters):
+class Module(Optimizing, Exporting, WithHyperparameters):
     """A torch module that knows its training: override `training_step` and `configure_optimizers`.
 
     It stays the object that the user made: nothing is wrapped around it that remains after a run.
     """
 
-    example_input_array: Any = None
-    """An input of `forward`, for summaries, graphs and exports: a tensor, a tuple, or a dict of arguments."""
     strict_loading: bool = True
     """Whether a checkpoint must have exactly this module's parameters."""
 
@@ -200,6 +200,12 @@ class Module(Optimizing, WithHyperparameters):
             module, found, checkpoint_path, lambda state: module.load_state_dict(state, strict=exact)
         )
         return module if map_location is None else module.to(map_location)
+
+
+# TorchScript would compile a class's properties.
+Module.__jit_unused_properties__ = [  # type: ignore[attr-defined]  # torch's own name
+    name for name in dir(Module) if isinstance(inspect.getattr_static(Module, name), property)
+]
 
 
 def load_weights(
