@@ -182,10 +182,6 @@ class Fabric(Engine):
         """
         return super().all_reduce(data, str(reduce_op or "mean").lower())
 
-    def init_module(self, empty_init: bool | None = None) -> Any:
-        """Make new modules on this rank's device."""
-        return super().init_module()
-
     def save(
         self,
         path: str | os.PathLike[str],

@@ -163,7 +163,8 @@ def running(context: Context) -> Iterator[None]:
             context.seen(datamodule, "setup")(context.stage)
         context.events("setup", context.stage)
         if not is_unused(module.configure_model):
-            context.seen(module, "configure_model")()
+            with context.strategy.making():
+                context.seen(module, "configure_model")()
         with metrics_outside(module):
             yield
         for call in _teardowns(context):

@@ -9,12 +9,15 @@ import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
 
+import torch
+
 from drivetrain.base.origin import AUTO, OFF, ONE
 from drivetrain.base.where import HERE
-from drivetrain.build import build_launcher, build_strategy, check
+from drivetrain.build import build_launcher, build_strategy, check, strategy_here
 from drivetrain.callbacks import Callback
 from drivetrain.callbacks.checkpoint import newest_path
 from drivetrain.collectives.place import Place
@@ -281,6 +284,24 @@ class Trainer(View):
             context.of_ranks = []  # what was gathered last belongs to an earlier moment
         save = context.watch.call(checkpoints.save, "save_checkpoint")
         save(context, filepath, weights_only=weights_only, is_live=self._is_live and not is_alone)
+
+    def init_module(self, empty_init: bool | None = None) -> AbstractContextManager[None]:
+        """Return a context in which a module is made where it will train: on the device, in the format.
+
+        ``with trainer.init_module(): model = Net()``. Without it a fit moves and converts the module. With
+        ``empty_init`` nothing fills the parameters: for weights that are loaded afterwards. Where the strategy
+        shards them they take no memory before the fit, unless it is False. Where a fit will start ranks that
+        get a copy, it is made on the CPU. `configure_model` is called in such a context by itself.
+
+        Raises:
+            BuildError: this release or installation cannot run the plan.
+        """
+        if self._is_live and self._context is not None:
+            return self._context.strategy.making(empty=empty_init)
+        found, plan = self._resolution, self.plan
+        is_copied = plan.world_size > 1 and plan.launcher != "external"
+        device = torch.device("cpu") if is_copied else None
+        return strategy_here(plan, found.catalogue, found.objects).making(empty=empty_init, device=device)
 
     def verify_resume(
         self,
