@@ -289,8 +289,8 @@ class Trainer(View):
         """Return a context in which a module is made where it will train: on the device, in the format.
 
         ``with trainer.init_module(): model = Net()``. Without it a fit moves and converts the module. With
-        ``empty_init`` nothing fills the parameters: for weights that are loaded afterwards. Where the strategy
-        shards them they take no memory before the fit, unless it is False. Where a fit will start ranks that
+        ``empty_init`` nothing fills the parameters: for weights that are loaded afterwards. A strategy that
+        shards them gives them no memory before the fit, unless it is False. Where a fit will start ranks that
         get a copy, it is made on the CPU. `configure_model` is called in such a context by itself.
 
         Raises:
