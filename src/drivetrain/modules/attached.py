@@ -11,7 +11,7 @@ from drivetrain.base.errors import CollectiveError, ModuleError
 from drivetrain.base.tree import map_leaves
 from drivetrain.modules.run import Recorder, Run, Stepper
 
-_LIVE = ("_run", "_recorder", "_stepper")
+_LIVE = ("_run", "_recorder", "_stepper", "_fabric")
 
 
 class Attached(torch.nn.Module):
