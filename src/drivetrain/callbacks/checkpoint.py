@@ -238,7 +238,7 @@ class ModelCheckpoint(Checkpoint):
     def on_train_start(self, trainer: Run, module: Module) -> None:
         """Start to count; after a resume, look which files are still there."""
         self._is_fitting = True
-        self._triggers.begin(trainer)
+        self._triggers.begin(trainer, module)
         if self._watch is not None:
             self._watch.begin(trainer, self._seen_step)
         if self._is_resumed:

@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import final
 
-from drivetrain.base.quantity import Quantity, QuantityProblem, Unit, parse
+from drivetrain.base.quantity import UNITS, Quantity, QuantityProblem, Unit, parse
 from drivetrain.callbacks.clock import SharedClock
 from drivetrain.callbacks.refusal import bad_argument
-from drivetrain.modules import Run
+from drivetrain.modules import Module, Run
+from drivetrain.modules.tokens import check_counts_tokens
 
 
 @final
 class Triggers:
-    """Intervals in steps, samples, epochs, parts of epochs and time; due when one of them is.
+    """Intervals in steps, samples, tokens, epochs, parts of epochs and time; due when one of them is.
 
     A counter may jump over a multiple (several optimizer steps a batch, batches of many samples); it is due
     once it has passed one. Nothing of it is in a checkpoint: where a counter stands says what is due next.
@@ -28,17 +29,25 @@ class Triggers:
         self._parts = [one.exact for one in intervals if one.unit == "epochs" and one not in whole]
         self._steps = [int(one.value) for one in intervals if one.unit == "steps"]
         self._samples = [int(one.value) for one in intervals if one.unit == "samples"]
+        self._tokens = [int(one.value) for one in intervals if one.unit == "tokens"]
         self._clocks = [SharedClock(float(one.value)) for one in intervals if one.unit == "seconds"]
-        self._step = self._sample = 0
+        self._step = self._sample = self._token = 0
 
     @property
     def within_epochs(self) -> bool:
         """Whether `after_batch` can ever be true."""
-        return bool(self._parts or self._steps or self._samples or self._clocks)
+        return bool(self._parts or self._steps or self._samples or self._tokens or self._clocks)
 
-    def begin(self, trainer: Run) -> None:
-        """Start a fit, where its counters stand."""
-        self._step, self._sample = trainer.global_step, trainer.samples_seen
+    def begin(self, trainer: Run, module: Module) -> None:
+        """Start a fit, where its counters stand.
+
+        Raises:
+            ModuleError [module.tokens]: an interval is in tokens, and the module counts none.
+        """
+        for name, interval in self._named.items():
+            if interval.unit == "tokens":
+                check_counts_tokens(module, f"{self._owner}({name}=...)", interval)
+        self._step, self._sample, self._token = trainer.global_step, trainer.samples_seen, trainer.tokens_seen
         for clock in self._clocks:
             clock.restart()
 
@@ -55,6 +64,10 @@ class Triggers:
             sample, before = trainer.samples_seen, self._sample
             is_due |= any(sample // every > before // every for every in self._samples)
             self._sample = sample
+        if self._tokens:
+            token, before = trainer.tokens_seen, self._token
+            is_due |= any(token // every > before // every for every in self._tokens)
+            self._token = token
         if self._parts:
             is_due |= self._passes_part(trainer, batch_idx)
         # Each clock is asked, so that all ranks ask the same ones.
@@ -87,7 +100,7 @@ def read_interval(owner: object, name: str, value: object, unit: Unit) -> Quanti
     """
     if value is None or (type(value) is int and value == 0):
         return None
-    units: tuple[Unit, ...] = ("seconds",) if unit == "seconds" else ("steps", "epochs", "samples", "seconds")
+    units: tuple[Unit, ...] = ("seconds",) if unit == "seconds" else UNITS
     plain = f"an int of 1 or more ({unit})" if unit != "seconds" else "a timedelta"
     because = f"{plain}, or a text with a unit, or None for never"
     if type(value) is int and unit != "seconds":

@@ -193,6 +193,9 @@ class LightningModule(Module):
         )
 
 
+LightningModule.__jit_unused_properties__ = [*Module.__jit_unused_properties__, "fabric"]  # type: ignore[attr-defined]  # as Module's
+
+
 class LightningDataModule(DataModule):
     """A `DataModule` with the switches that Lightning's users know."""
 

@@ -24,7 +24,9 @@ from drivetrain.loops.settings import Settings
 from drivetrain.loops.signals import Signals
 from drivetrain.loops.skipping import Skipping, may_skip
 from drivetrain.loops.stepping import AutomaticStepper, ManualStepper, Stepper, which_optimizer
+from drivetrain.loops.tokens import TokenCount
 from drivetrain.loops.transfer import mover
+from drivetrain.modules.tokens import check_counts_tokens
 
 Loaded: TypeAlias = "tuple[Feed, EvaluationLoop | None]"
 """The training data, and the validation on its data where there is one."""
@@ -50,6 +52,7 @@ class FitLoop:
         context.training_batches = self._once_more
         self._pulse = Pulse(context.strategy.collectives, context.strategy.device)
         self._skipping = Skipping(context.strategy.collectives, context.strategy.device)
+        self._tokens = TokenCount(context.module, context.strategy.collectives, context.strategy.device)
         self._stepper: Stepper
         wanted = settings.validation.interval
         self._interval: Interval | None = None
@@ -267,14 +270,16 @@ class FitLoop:
             index, step = progress.steps, progress.global_step
             HERE.note(step=step, batch=share.number)
             context.in_step = True
-            moved = move(batch)
+            tokens, samples, moved = self._tokens.start(batch, share.size), progress.samples, move(batch)
             results.at_batch(step, share.size)
             if starts:
                 wants = any([call(moved, index) == -1 for call in starts])  # noqa: C419 - every one is called
                 if self._skipping.agreed(mine=wants) if may_be_left else wants:
                     context.in_step = False
+                    tokens()
                     break
             output = take(moved, index, share)
+            progress.tokens += tokens() * (progress.samples != samples)
             progress.batches, progress.steps = share.consumed, index + 1
             progress.seen += 1
             context.in_step = False
@@ -325,11 +330,13 @@ class FitLoop:
         self._feed.load_state_dict(state)
 
     def _is_full(self) -> bool:
-        """Whether the samples, or the part of an epoch, that bound the fit have been seen."""
+        """Whether the samples, tokens, or part of an epoch that bound the fit have been seen."""
         progress, bounds = self._progress, self._bounds
         if self._context.counts_each and 0 <= bounds.max_steps <= progress.optimizer_steps:
             return True
         if bounds.max_samples is not None and progress.samples >= bounds.max_samples:
+            return True
+        if bounds.max_tokens is not None and progress.tokens >= bounds.max_tokens:
             return True
         if bounds.max_part is None or progress.epoch < int(bounds.max_part):
             return False
@@ -414,6 +421,11 @@ def _check_module(module: Any, settings: Settings) -> None:
         if settings.accumulation.by_epoch == {0: 1}
         else dict(settings.accumulation.by_epoch),
     }
+    interval = settings.validation.interval
+    if settings.bounds.max_tokens is not None:
+        check_counts_tokens(module, "max_steps", f"{settings.bounds.max_tokens} tokens")
+    if isinstance(interval, Quantity) and interval.unit == "tokens":
+        check_counts_tokens(module, "val_check_interval", interval)
     wrong = {name: value for name, value in said.items() if value is not None}
     if not module.automatic_optimization and wrong:
         raise ModuleError(

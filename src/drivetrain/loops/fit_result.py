@@ -19,6 +19,8 @@ class FitResult:
     """Optimizer steps that were taken, those before a resume included."""
     samples: int
     """Samples that training saw, over all ranks, those before a resume included."""
+    tokens: int = 0
+    """Tokens that training saw, as samples, where the module counts them."""
     metrics: dict[str, float] = field(default_factory=dict)
     """The newest value of everything that was logged."""
     checkpoint_path: str | None = None

@@ -32,7 +32,8 @@ class Interval:
         """
         if self._unit == "seconds":
             return is_logging and self._is_time()
-        counter = progress.samples if self._unit == "samples" else progress.global_step
+        counters = {"samples": progress.samples, "tokens": progress.tokens}
+        counter = counters.get(self._unit, progress.global_step)
         passed = int(counter // self._every)
         if passed <= progress.intervals:
             return False

@@ -23,6 +23,8 @@ class Progress:
     """Steps of this epoch, those that were left out included: the next step's ``batch_idx``."""
     samples: int = 0
     """Samples that the steps of all epochs saw, over all ranks."""
+    tokens: int = 0
+    """Tokens that those steps saw, over all ranks, where the module counts them."""
     accumulate: int = 1
     """Batches that an optimizer step takes in this epoch."""
     seen: int = 0

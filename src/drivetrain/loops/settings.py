@@ -17,7 +17,7 @@ from drivetrain.loops.optimization import Clipping
 _DEFAULT_EPOCHS = 1000
 """Epochs when neither ``max_epochs`` nor ``max_steps`` bounds a fit: what users of such Trainers know."""
 
-_VAL_UNITS: tuple[Unit, ...] = ("steps", "epochs", "samples", "seconds")
+_VAL_UNITS: tuple[Unit, ...] = ("steps", "epochs", "samples", "tokens", "seconds")
 
 _LEAST: dict[str, Unit] = {"min_epochs": "epochs", "min_steps": "steps"}
 
@@ -33,6 +33,7 @@ class Bounds:
     max_steps: int = -1
     min_steps: int = 0
     max_samples: int | None = None
+    max_tokens: int | None = None
     max_part: Fraction | None = None
     """Epochs, with a part of the last; in place of ``max_epochs``."""
 
@@ -128,17 +129,19 @@ def read_settings(given: Mapping[str, Any]) -> Settings:
 def _bounds(given: Mapping[str, Any]) -> Bounds:
     epochs, steps = given["max_epochs"], given["max_steps"]
     samples: int | None = None
+    tokens: int | None = None
     part: Fraction | None = None
     if isinstance(steps, (str, Quantity)):
-        found = _amount("max_steps", steps, ("steps", "samples"))
-        samples, steps = (int(found.value), -1) if found.unit == "samples" else (None, int(found.value))
+        found = _amount("max_steps", steps, ("steps", "samples", "tokens"))
+        samples = int(found.value) if found.unit == "samples" else None
+        tokens = int(found.value) if found.unit == "tokens" else None
+        steps = int(found.value) if found.unit == "steps" else -1
     if isinstance(epochs, (str, Quantity)):
         part = _amount("max_epochs", epochs, ("epochs",)).exact
         epochs, part = (int(part), None) if part.denominator == 1 else (-1, part)
     if epochs is None:
-        epochs = (
-            -1 if steps != -1 or samples is not None or given["max_time"] is not None else _DEFAULT_EPOCHS
-        )
+        is_bounded = steps != -1 or not samples is tokens is None or given["max_time"] is not None
+        epochs = -1 if is_bounded else _DEFAULT_EPOCHS
     least = {
         name: int(_amount(name, value, (unit,)).value) if isinstance(value, (str, Quantity)) else value or 0
         for name, unit in _LEAST.items()
@@ -150,6 +153,7 @@ def _bounds(given: Mapping[str, Any]) -> Bounds:
         max_steps=_count("max_steps", steps, -1),
         min_steps=_count("min_steps", least["min_steps"], 0),
         max_samples=samples,
+        max_tokens=tokens,
         max_part=part,
     )
 

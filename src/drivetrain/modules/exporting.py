@@ -40,9 +40,9 @@ class Exporting(torch.nn.Module):
             BuildError [build.package-missing]: onnxscript, or with ``dynamo=False`` onnx, is not installed.
             ModuleError [module.no-example]: there is no example.
         """
+        arguments, named = self._example("to_onnx", input_sample)
         by_graph = kwargs.get("dynamo", inspect.signature(torch.onnx.export).parameters["dynamo"].default)
         _check_installed("to_onnx", "onnxscript" if by_graph else "onnx", 'pip install "drivetrain[onnx]"')
-        arguments, named = self._example("to_onnx", input_sample)
         is_stream = file_path is not None and not isinstance(file_path, (str, os.PathLike))
         with untouched(self):
             # The graph exporter writes files only, and the older one takes only the three cases apart.

@@ -158,6 +158,10 @@ class Run(Protocol):
         """Samples that the optimizer steps of all epochs took, over all ranks."""
 
     @property
+    def tokens_seen(self) -> int:
+        """Tokens that they took, over all ranks, as the module's `count_tokens` says; 0 without it."""
+
+    @property
     def val_check_interval(self) -> Any:
         """When a fit validates: batches between validations, the part of an epoch, or a Quantity."""
 

@@ -193,6 +193,7 @@ class Trainer(View):
             epochs=context.progress.epoch,
             steps=context.progress.global_step,
             samples=context.progress.samples,
+            tokens=context.progress.tokens,
             metrics={name: float(value) for name, value in self.callback_metrics.items()},
             checkpoint_path=newest_path(self.callbacks),
             duration_s=time.monotonic() - started,

@@ -331,6 +331,11 @@ class View:
         return 0 if self._fitted is None else self._fitted.progress.samples
 
     @property
+    def tokens_seen(self) -> int:
+        """Tokens that they took, over all ranks, as the module's `count_tokens` says; 0 without it."""
+        return 0 if self._fitted is None else self._fitted.progress.tokens
+
+    @property
     def val_check_interval(self) -> Any:
         """When a fit validates: batches between validations, the part of an epoch, or a Quantity."""
         return self._settings.validation.interval
