@@ -139,6 +139,16 @@ def build_strategy(plan: Plan, catalogue: Catalogue, objects: Mapping[str, objec
     return strategy
 
 
+def strategy_here(plan: Plan, catalogue: Catalogue, objects: Mapping[str, object]) -> Strategy:
+    """Make this process's strategy outside of a run, to be asked and not opened.
+
+    Raises:
+        BuildError: this release or installation cannot run the plan.
+    """
+    check(plan, catalogue, objects)
+    return build_strategy(plan, catalogue, objects, Place(ranks_here(plan, catalogue, objects)))
+
+
 def _load(runtime: str) -> Any:  # noqa: ANN401 - a class that the facts name
     module, _, name = runtime.partition(":")
     return getattr(importlib.import_module(module), name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch.utils.data import DataLoader
@@ -9,6 +11,7 @@ from torch.utils.data import DataLoader
 import drivetrain as dt
 import drivetrain.compat.fabric as ours
 from drivetrain.compat import tools
+from drivetrain.compat.boring import BoringModel
 from drivetrain.compat.fabric import Fabric
 from tests.loops.models import data
 
@@ -155,3 +158,20 @@ def test_small_things_users_call():
     assert fabric.is_global_zero
     with pytest.raises(TypeError, match="unexpected keyword argument"):
         Fabric(devises=2)
+
+
+def test_a_lightning_module_knows_the_fabric_it_was_set_up_with(tmp_path):
+    class Told:
+        rows: list = []  # noqa: RUF012 - one logger in this test
+
+        def log_metrics(self, values, step=None):
+            self.rows.append(values)
+
+    fabric, model = Fabric(accelerator="cpu", devices=1, loggers=[Told()]), BoringModel()
+    assert model.fabric is None
+    fabric.setup(model)
+    assert model.fabric is fabric
+    model.log("loss", torch.tensor(2.0), prog_bar=True)
+    model.log_dict({"a": 1, "b": 2}, logger=False)
+    assert Told.rows == [{"loss": 2.0}]
+    assert copy.deepcopy(model).fabric is None

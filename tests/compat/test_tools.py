@@ -121,3 +121,40 @@ def test_warnings_of_what_could_be_better_are_silenced():
     with warnings.catch_warnings():
         tools.disable_possible_user_warnings()
         warnings.warn("x", dt.DrivetrainWarning, stacklevel=1)
+
+
+def test_devices_that_can_be_used_are_found_by_using_them(monkeypatch):
+    assert tools.find_usable_cuda_devices() == list(range(tools.num_cuda_devices()))
+    held = {1}
+
+    def zeros(*_, device):
+        if device.index in held:
+            message = "CUDA error: all CUDA-capable devices are busy or unavailable"
+            raise RuntimeError(message)
+
+    monkeypatch.setattr(tools, "num_cuda_devices", lambda: 4)
+    monkeypatch.setattr(torch, "zeros", zeros)
+    assert tools.find_usable_cuda_devices(2) == [0, 2]
+    assert tools.find_usable_cuda_devices() == [0, 2, 3]
+    assert tools.find_usable_cuda_devices(0) == []
+    with pytest.raises(RuntimeError, match=r"4 CUDA devices are wanted, and of 4 only \[0, 2, 3\]"):
+        tools.find_usable_cuda_devices(4)
+    for wrong in (5, -2):
+        with pytest.raises(ValueError, match=f"num_devices is {wrong}"):
+            tools.find_usable_cuda_devices(wrong)
+
+
+def shared(engine, folders):
+    return tools.is_shared_filesystem(engine.strategy, folders[engine.global_rank], timeout=1)
+
+
+@pytest.mark.ranks
+def test_a_folder_is_shared_where_every_rank_sees_what_rank_zero_writes(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.mkdir()
+    other.mkdir()
+    engine = dt.Engine(accelerator="cpu", devices=2, launcher="fork")
+    assert engine.launch(shared, [one, one]) is True
+    assert engine.launch(shared, [one, other]) is False
+    assert engine.launch(shared, ["s3://bucket/a", "s3://bucket/a"]) is True
+    assert [*one.iterdir(), *other.iterdir()] == []

@@ -321,3 +321,15 @@ def test_a_bare_run_has_nothing_around_it(tmp_path, monkeypatch):
     trainer.fit(Net(), loader(3))
     assert (trainer.global_step, trainer.logger, trainer.callbacks) == (2, None, [])
     assert [*tmp_path.iterdir()] == []
+
+
+def test_what_a_sampler_of_ones_own_takes(tmp_path):
+    assert made(tmp_path).distributed_sampler_kwargs is None
+    several = made(tmp_path, devices=2, strategy="ddp")
+    assert several.distributed_sampler_kwargs == {"num_replicas": 2, "rank": 0}
+
+
+def test_a_precision_that_scales_nothing_has_no_scaler(tmp_path):
+    trainer = made(tmp_path, max_epochs=1)
+    trainer.fit(Net(), loader(3))
+    assert trainer.scaler is None

@@ -16,6 +16,7 @@ def module(**methods) -> dt.Module:
         ("on_train_epoch_ends", "module.hook-name", "on_train_epoch_end"),
         ("on_valid_epoch_end", "module.hook-name", "on_validation_epoch_end"),
         ("validation_epoch_end", "module.hook-name", "on_validation_epoch_end"),
+        ("configure_sharded_model", "module.hook-name", "configure_model"),
         ("trainning_step", "module.hook-name", "training_step"),
         ("configure_optimizer", "module.hook-name", "configure_optimizers"),
         ("on_validation_model_evals", "module.hook-name", "on_validation_model_eval"),

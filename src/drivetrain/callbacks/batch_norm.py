@@ -10,7 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from drivetrain.events.registry import takes
 from drivetrain.modules import Module, Run
-from drivetrain.modules.run import LogOptions
+from drivetrain.modules.aside import Deaf
 
 
 def refresh_batch_norm(trainer: Run, module: Module) -> None:
@@ -31,7 +31,7 @@ def refresh_batch_norm(trainer: Run, module: Module) -> None:
     before = [(layer.momentum, layer.training) for layer in layers]
     recorder, random = module._recorder, trainer.strategy.rng_state()  # noqa: SLF001 - nothing is logged here
     fresh: list[Any] = [part for part in module.modules() if getattr(part, "_update_count", None) == 0]
-    module._recorder = _Deaf()  # noqa: SLF001 - as above
+    module._recorder = Deaf()  # noqa: SLF001 - as above
     for layer in layers:
         layer.reset_running_stats()
         layer.momentum = None  # the mean of all batches, not one in which older ones fade
@@ -80,10 +80,3 @@ def _combine(trainer: Run, layers: list[Any]) -> None:
             total = next(found)
             if count > 0:
                 one.copy_(total / count)
-
-
-class _Deaf:
-    """Takes what a step logs, and forgets it."""
-
-    def log(self, name: str, value: Any, options: LogOptions) -> None:
-        """Do nothing."""

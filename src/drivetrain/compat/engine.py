@@ -12,6 +12,7 @@ import torch
 from drivetrain.base.errors import EngineError
 from drivetrain.base.tree import map_leaves
 from drivetrain.compat.gathering import gathered
+from drivetrain.compat.module import LightningModule
 from drivetrain.compat.tools import last_seed, seed_everything
 from drivetrain.engine import Engine, EngineLoader, EngineModule
 
@@ -93,6 +94,8 @@ class Fabric(Engine):
         **_: Any,
     ) -> Any:
         """Make a module ready, with its optimizers and scheduler; return it, or a tuple with them."""
+        if isinstance(module, LightningModule):
+            module.fabric = self
         found = super().setup(module, *optimizers)
         if scheduler is None:
             return found
@@ -181,10 +184,6 @@ class Fabric(Engine):
             one all_reduce a tensor; every rank must call.
         """
         return super().all_reduce(data, str(reduce_op or "mean").lower())
-
-    def init_module(self, empty_init: bool | None = None) -> Any:
-        """Make new modules on this rank's device."""
-        return super().init_module()
 
     def save(
         self,

@@ -24,6 +24,7 @@ __all__ = ["HyperparametersMixin", "LightningDataModule", "LightningModule"]
 class LightningModule(Module):
     """A `Module` that logs, gathers and steps by hand as Lightning's users know it."""
 
+    _fabric: Any = None
     _hook_names_are_free = True
     """A method of one's own may be called ``val_step``: it is only warned of."""
 
@@ -40,6 +41,22 @@ class LightningModule(Module):
     def trainer(self, trainer: Any) -> None:
         # Tests of others put a trainer, or what stands in for one, here.
         self._run = trainer
+
+    @property
+    def fabric(self) -> Any:
+        """The `Fabric` that this module was set up with, or None; then `log` and `print` are its own."""
+        return self._fabric
+
+    @fabric.setter
+    def fabric(self, fabric: Any) -> None:
+        self._fabric = fabric
+
+    def print(self, *values: object, **options: Any) -> None:
+        """Print on rank 0 only, with the options of Python's own."""
+        if self._run is None and self._fabric is not None:
+            self._fabric.print(*values, **options)
+        else:
+            super().print(*values, **options)
 
     def log(  # noqa: PLR0917 - the order that users of such modules know
         self,
@@ -64,6 +81,10 @@ class LightningModule(Module):
         Each rank's own unless ``sync_dist``: ranks may log different names, and rank 0's value is written.
         Outside of a run it warns and does nothing, so that a step can be called by itself.
         """
+        if self._run is None and self._fabric is not None:
+            if logger is not False:
+                self._fabric.log(name, value)
+            return
         if self._run is None and self._recorder is None:
             text = f"self.log({name!r}, ...) of {type(self).__name__} outside of a run does nothing"
             warnings.warn(text, PossibleUserWarning, stacklevel=2)
@@ -170,6 +191,9 @@ class LightningModule(Module):
             weights_only=weights_only is not False,
             **kwargs,
         )
+
+
+LightningModule.__jit_unused_properties__ = [*Module.__jit_unused_properties__, "fabric"]  # type: ignore[attr-defined]  # as Module's
 
 
 class LightningDataModule(DataModule):

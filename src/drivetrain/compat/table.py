@@ -275,9 +275,10 @@ _HOMES = {
     "rank_zero": "WarningCache rank_prefixed_message rank_zero_debug rank_zero_deprecation rank_zero_info "
     "rank_zero_only rank_zero_warn",
     "tools": "convert_tensors_to_scalars convert_to_tensors disable_possible_user_warnings "
-    "do_nothing_closure extract_batch_size find_free_network_port find_shared_parameters get_filesystem "
-    "grad_norm has_iterable_dataset has_len is_cuda_available is_oom_error is_overridden is_picklable "
-    "isolate_rng load_hparams_from_yaml move_data_to_device multiplicative num_cuda_devices "
+    "do_nothing_closure extract_batch_size find_free_network_port find_shared_parameters "
+    "find_usable_cuda_devices get_filesystem grad_norm has_iterable_dataset has_len "
+    "is_cuda_available is_oom_error is_overridden is_picklable is_shared_filesystem isolate_rng "
+    "load_hparams_from_yaml move_data_to_device multiplicative num_cuda_devices "
     "pl_worker_init_function recursive_detach reset_seed save_hparams_to_yaml seed_everything "
     "set_shared_parameters sized_len suggested_max_num_workers",
     "trainer": "Trainer",
@@ -293,7 +294,6 @@ INSTEAD: dict[str, str] = {
     "LightningOptimizer": "self.optimizers() gives torch's own optimizers; test for torch.optim.Optimizer",
     "MPSAccelerator": "pass accelerator='mps'",
     "XLAAccelerator": "pass accelerator='tpu'",
-    "find_usable_cuda_devices": "pass devices=2",
     "BitsandbytesPrecision": "quantize the module's layers with bitsandbytes itself",
     "LightningTransformer": "take BoringModel, or examples/ in the repository",
     "RequirementCache": "use importlib.metadata.version",

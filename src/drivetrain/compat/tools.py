@@ -8,9 +8,12 @@ import pickle
 import random
 import socket
 import sys
+import tempfile
+import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -221,6 +224,54 @@ def num_cuda_devices() -> int:
 def is_cuda_available() -> bool:
     """Whether there is a CUDA device."""
     return num_cuda_devices() > 0
+
+
+def find_usable_cuda_devices(num_devices: int = -1) -> list[int]:
+    """Return the first devices on which a tensor can be made, by number; -1 for all that can.
+
+    Another process may hold a device for itself. What is returned is what was true a moment ago.
+    """
+    there = num_cuda_devices()
+    if num_devices > there or num_devices < -1:
+        message = f"num_devices is {num_devices}, and this machine has {there} CUDA devices"
+        raise ValueError(message)
+    found: list[int] = []
+    for number in range(there):
+        if len(found) == num_devices:
+            break
+        with contextlib.suppress(RuntimeError):
+            torch.zeros(1, device=torch.device("cuda", number))
+            found.append(number)
+    if len(found) < num_devices:
+        message = f"{num_devices} CUDA devices are wanted, and of {there} only {found} can be used"
+        raise RuntimeError(message)
+    return found
+
+
+def is_shared_filesystem(strategy: Any, path: str | os.PathLike[str] | None = None, timeout: int = 3) -> bool:
+    """Whether every rank sees the files that rank 0 writes to a folder; by default the one it is in.
+
+    Units:
+        timeout: seconds that a rank waits for rank 0's file.
+    Collectives:
+        two objects of a few bytes; every rank must call.
+    """
+    folder = os.fspath(path) if path is not None else os.curdir
+    if "://" in folder:
+        return True  # a store has no machine of its own
+    ranks, collectives = strategy.ranks, strategy.collectives
+    written = ""
+    if ranks.is_zero:
+        handle, written = tempfile.mkstemp(prefix=".shared-", dir=folder)
+        os.close(handle)
+    name = Path(folder) / Path(collectives.broadcast_object(written, 0)).name
+    ends_at = time.monotonic() + timeout
+    while not name.exists() and time.monotonic() < ends_at:
+        time.sleep(0.05)
+    seen = all(collectives.all_gather_object(name.exists()))
+    if ranks.is_zero:
+        Path(written).unlink()
+    return seen
 
 
 def is_oom_error(exception: BaseException) -> bool:

@@ -21,6 +21,7 @@ from drivetrain.compat.keeping import default_logger
 from drivetrain.compat.kinds import RunningStage, TrainerFn, TrainerState, TrainerStatus
 from drivetrain.compat.strategy_view import StrategyView
 from drivetrain.compat.tools import last_seed
+from drivetrain.compat.variables import with_variables
 from drivetrain.modules import DataModule, Module
 from drivetrain.trainer import Trainer as Base
 
@@ -49,8 +50,10 @@ class Trainer(Base):
     - `fit` returns None, `test` without a model takes the best checkpoint, ``ckpt_path="last"`` begins anew
       where there is none, and names of strategies that are old here are not warned of.
     - the order of the data follows from the seed of `seed_everything`.
+    - an argument that is not given comes from the variable ``PL_TRAINER_<ARGUMENT>``, if there is one.
     """
 
+    @with_variables
     def __init__(
         self,
         *,
@@ -344,6 +347,18 @@ class Trainer(Base):
     def strategy(self) -> Any:
         """The parallel algorithm of the run, with the methods that users call on it."""
         return StrategyView(super().strategy, self)
+
+    @property
+    def scaler(self) -> Any:
+        """The loss scaler of the run's precision; None where it scales nothing."""
+        return getattr(self.precision_plugin, "scaler", None)
+
+    @property
+    def distributed_sampler_kwargs(self) -> dict[str, int] | None:
+        """What a `DistributedSampler` of one's own takes for this rank; None with the single strategy."""
+        if self.plan.strategy.name == "single":
+            return None
+        return {"num_replicas": self.world_size, "rank": self.global_rank}
 
     @property
     def log_every_n_steps(self) -> int:

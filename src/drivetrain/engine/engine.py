@@ -319,17 +319,17 @@ class Engine:
             return value.to(self.device)
         return self.strategy.accelerator.move(value, self.device)
 
-    @contextmanager
-    def init_tensor(self) -> Iterator[None]:
-        """Make new tensors on this rank's device."""
-        with self.device:
-            yield
+    def init_tensor(self) -> AbstractContextManager[None]:
+        """Return a context in which new tensors are made on this rank's device, in the precision's format."""
+        return self.strategy.making(empty=False)
 
-    @contextmanager
-    def init_module(self) -> Iterator[None]:
-        """Make new modules on this rank's device."""
-        with self.device:
-            yield
+    def init_module(self, empty_init: bool | None = None) -> AbstractContextManager[None]:
+        """Return a context in which new modules are made on this rank's device, in the precision's format.
+
+        With ``empty_init`` nothing fills the parameters, which are to be loaded. Where the strategy shards
+        them they take no memory before `setup`, unless it is False.
+        """
+        return self.strategy.making(empty=empty_init)
 
     def sharded_model(self) -> AbstractContextManager[None]:
         """Return a context for strategies that make modules in shards; with the others it does nothing."""

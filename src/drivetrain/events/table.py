@@ -126,6 +126,7 @@ OVERRIDES: dict[str, Hook] = {
 """What a run does itself unless the module overrides it; the arguments are what an override gets."""
 
 GONE = {
+    "configure_sharded_model": "configure_model",
     "on_epoch_end": "on_train_epoch_end or on_validation_epoch_end",
     "on_epoch_start": "on_train_epoch_start or on_validation_epoch_start",
     "on_batch_end": "on_train_batch_end",

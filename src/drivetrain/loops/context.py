@@ -15,6 +15,7 @@ import torch
 from drivetrain.base.errors import ModuleError
 from drivetrain.base.where import HERE
 from drivetrain.events import Dispatcher, Watch, check_hooks, is_unused
+from drivetrain.loops.compiled import Compiler, metrics_outside
 from drivetrain.loops.optimization import Scheduled, Stepped
 from drivetrain.loops.progress import Progress
 from drivetrain.loops.results import Results
@@ -84,6 +85,19 @@ class Context:
     """The dataset's indices of the samples in the batch that predict is at; None where nobody knows."""
     in_batches: bool = False
     """Whether batches of an evaluation are being read, of which ranks may have different numbers."""
+    compiler: Compiler | None = None
+    """What the user compiled the module with, for its steps; None where it is not compiled as a whole."""
+    compiled: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    """The steps that were compiled in this run."""
+
+    def step(self, name: str) -> Callable[..., Any]:
+        """Return one of the module's steps, compiled where the module is."""
+        method: Callable[..., Any] = getattr(self.module, name)
+        if self.compiler is None or is_unused(method):
+            return method
+        if name not in self.compiled:
+            self.compiled[name] = self.compiler(method)
+        return self.compiled[name]
 
     def write(self, values: Callable[[], Mapping[str, torch.Tensor]], *, is_step: bool = False) -> None:
         """Give logged values to the loggers, on rank 0; where there are none, nothing is read or computed."""
@@ -149,8 +163,10 @@ def running(context: Context) -> Iterator[None]:
             context.seen(datamodule, "setup")(context.stage)
         context.events("setup", context.stage)
         if not is_unused(module.configure_model):
-            context.seen(module, "configure_model")()
-        yield
+            with context.strategy.making():
+                context.seen(module, "configure_model")()
+        with metrics_outside(module):
+            yield
         for call in _teardowns(context):
             call(context.stage)
     except BaseException as error:

@@ -113,7 +113,7 @@ def evaluation_step(context: Context, name: str, num_loaders: int) -> Any:
     Raises:
         ModuleError [module.no-step]: the module has no such step.
     """
-    method = getattr(context.module, name)
+    method = context.step(name)
     if is_unused(method):
         raise ModuleError(
             "module.no-step",

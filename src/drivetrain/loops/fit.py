@@ -99,7 +99,7 @@ class FitLoop:
             module.train()
         is_automatic = module.automatic_optimization
         one_backward = is_automatic and which_optimizer(module.training_step) is None
-        self._strategy.setup(module, module.training_step, one_backward=one_backward)
+        self._strategy.setup(module, context.step("training_step"), one_backward=one_backward)
         if checkpoint is not None:
             checkpoints.restore_weights(context, checkpoint, path)
         configure = f"[Module]{type(module).__name__}.configure_optimizers"

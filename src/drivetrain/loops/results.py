@@ -79,9 +79,19 @@ class Results:
         self._local: set[str] = set()
         """Names that are this rank's own."""
         self._words: dict[tuple[str, ...], int] = {}
+        self.noted: list[tuple[str, Any, LogOptions]] = []
+        """What a compiled graph logged; empty whenever a step begins, so that no graph depends on it."""
+
+    def _take_noted(self) -> None:
+        noted = self.noted[:]
+        self.noted.clear()
+        for one in noted:
+            self.log(*one)
 
     def enter(self, phase: Phase, *, in_step: bool = False) -> None:
         """Say where the run is: what is logged from now on belongs there."""
+        if self.noted:
+            self._take_noted()
         self._phase, self._in_step, self._size = phase, in_step, 1
         if in_step and self._world_size == 1:
             # From here on the newest value of a name that is kept both ways is a step's again.
@@ -93,15 +103,19 @@ class Results:
         """Forget everything: what a check before the fit logged."""
         for slot in self._slots.values():
             slot.reset()
-        for kept in (self._slots, self._metrics, self._bar, self._unlogged, self._local):
+        for kept in (self._slots, self._metrics, self._bar, self._unlogged, self._local, self.noted):
             kept.clear()
 
     def at_batch(self, step: int, size: int) -> None:
         """Say how many samples the batch has that steps log about; 0 for a stand-in."""
+        if self.noted:
+            self._take_noted()
         self._step, self._size = step, size
 
     def log(self, name: str, value: Any, options: LogOptions) -> None:
         """Keep a value."""
+        if self.noted:
+            self._take_noted()
         if type(name) is not str or not name:
             raise ModuleError(
                 "module.log-value",
@@ -163,6 +177,8 @@ class Results:
 
     def _step_slots(self) -> dict[str, Slot]:
         """Return what this step logged and all ranks share, by name."""
+        if self.noted:
+            self._take_noted()
         step = self._step
         return {
             name: slot
@@ -249,6 +265,8 @@ class Results:
         Raises:
             CollectiveError [loop.logged-keys]: ranks that had batches logged different names.
         """
+        if self.noted:
+            self._take_noted()
         here = {key: slot for key, slot in sorted(self._slots.items()) if key[0] in phases and slot.on_epoch}
         keys = self._agreed(here, phases)
         found: dict[Phase, dict[str, torch.Tensor]] = {phase: {} for phase in phases}
@@ -313,10 +331,14 @@ class Results:
 
     def metrics(self) -> dict[str, torch.Tensor]:
         """Return the newest value of each name, over all ranks as far as they were reduced."""
+        if self.noted:
+            self._take_noted()
         return {**self._latest(), **self._metrics} if self._world_size == 1 else dict(self._metrics)
 
     def progress_bar(self) -> dict[str, torch.Tensor]:
         """Return the newest value of each name that is for the bar: this rank's own for a step's."""
+        if self.noted:
+            self._take_noted()
         bar = [
             (name, slot)
             for (_, name), slot in self._slots.items()
@@ -349,6 +371,8 @@ class Results:
 
     def state_dict(self) -> dict[str, Any]:
         """Return this rank's part of a training epoch that is going on."""
+        if self.noted:
+            self._take_noted()
         return {name: slot.state_dict() for (phase, name), slot in self._slots.items() if phase == TRAIN_STEP}
 
     def metrics_state(self) -> dict[str, torch.Tensor]:

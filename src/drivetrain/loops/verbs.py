@@ -17,6 +17,7 @@ from drivetrain.checkpoint_io.entry import Entry
 from drivetrain.data import CombinedFeed, CombinedLoader, Feed, OwnFeed, Slice, counted, make_feed
 from drivetrain.events import is_unused
 from drivetrain.loops import checkpoint as checkpoints
+from drivetrain.loops.compiled import Compiler
 from drivetrain.loops.context import Context, running
 from drivetrain.loops.evaluation import EvaluationLoop
 from drivetrain.loops.fit import FitLoop, Loaded
@@ -44,6 +45,8 @@ class Request:
     """Whether every rank is a caller that wants the result."""
     return_predictions: bool = True
     """Whether predictions are kept and gathered."""
+    compiler: Compiler | None = None
+    """What the user compiled the module with."""
 
 
 def perform(context: Context, request: Request) -> Any:

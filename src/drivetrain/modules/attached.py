@@ -11,7 +11,7 @@ from drivetrain.base.errors import CollectiveError, ModuleError
 from drivetrain.base.tree import map_leaves
 from drivetrain.modules.run import Recorder, Run, Stepper
 
-_LIVE = ("_run", "_recorder", "_stepper")
+_LIVE = ("_run", "_recorder", "_stepper", "_fabric")
 
 
 class Attached(torch.nn.Module):
@@ -115,7 +115,8 @@ class Attached(torch.nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle without the run that it is in."""
-        return {name: value for name, value in self.__dict__.items() if name not in _LIVE}
+        state: dict[str, Any] = super().__getstate__()  # type: ignore[no-untyped-call]  # torch's own
+        return {name: value for name, value in state.items() if name not in _LIVE}
 
 
 def outside(module: torch.nn.Module, what: str, code: str) -> ModuleError:

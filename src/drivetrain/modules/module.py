@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ from drivetrain.checkpoint_io.entry import Entry
 from drivetrain.checkpoint_io.local import LocalCheckpointIO
 from drivetrain.events import is_unused, unused
 from drivetrain.modules.attached import outside
+from drivetrain.modules.exporting import Exporting
 from drivetrain.modules.hyperparameters import WithHyperparameters, made_from
 from drivetrain.modules.optimizing import Optimizing
 from drivetrain.modules.run import LogOptions
@@ -21,14 +23,12 @@ from drivetrain.modules.run import LogOptions
 ModuleT = TypeVar("ModuleT", bound="Module")
 
 
-class Module(Optimizing, WithHyperparameters):
+class Module(Optimizing, Exporting, WithHyperparameters):
     """A torch module that knows its training: override `training_step` and `configure_optimizers`.
 
     It stays the object that the user made: nothing is wrapped around it that remains after a run.
     """
 
-    example_input_array: Any = None
-    """An input of `forward`, for summaries, graphs and exports: a tensor, a tuple, or a dict of arguments."""
     strict_loading: bool = True
     """Whether a checkpoint must have exactly this module's parameters."""
 
@@ -109,6 +109,9 @@ class Module(Optimizing, WithHyperparameters):
         makes one value of the ranks'; by default the same operation over all steps of all ranks, exactly.
         ``sync_dist=False`` keeps each rank's own; with ``rank_zero_only`` only rank 0's counts.
 
+        A graph of torch.compile does not break at it, also with ``fullgraph=True``; what is wrong with a
+        value is then raised after the step.
+
         Collectives:
             none here: all names are reduced together, after the steps that are logged and after an epoch.
 
@@ -144,6 +147,11 @@ class Module(Optimizing, WithHyperparameters):
             batch_size,
             metric_attribute,
         )
+        if torch.compiler.is_compiling():
+            # All that stays in a compiled graph: an append, whose tensor is one of the graph's outputs.
+            is_plain = isinstance(value, torch.Tensor) and not enable_graph
+            recorder.noted.append((name, value.detach().clone() if is_plain else value, options))
+            return
         recorder.log(name, value, options)
 
     def log_dict(self, dictionary: Mapping[str, Any], prog_bar: bool = False, **options: Any) -> None:
@@ -192,6 +200,12 @@ class Module(Optimizing, WithHyperparameters):
             module, found, checkpoint_path, lambda state: module.load_state_dict(state, strict=exact)
         )
         return module if map_location is None else module.to(map_location)
+
+
+# TorchScript would compile a class's properties.
+Module.__jit_unused_properties__ = [  # type: ignore[attr-defined]  # torch's own name
+    name for name in dir(Module) if isinstance(inspect.getattr_static(Module, name), property)
+]
 
 
 def load_weights(

@@ -212,6 +212,10 @@ class Logs(Protocol):
 class Recorder(Protocol):
     """Takes what modules log."""
 
+    @property
+    def noted(self) -> list[tuple[str, Any, LogOptions]]:
+        """What a compiled graph logged, in order; the recorder takes it before it is asked anything."""
+
     def log(self, name: str, value: Any, options: LogOptions) -> None:
         """Note a value."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -15,7 +15,7 @@ from torch.nn.parameter import is_lazy
 
 from drivetrain.base.errors import ModuleError
 from drivetrain.base.tree import map_leaves
-from drivetrain.modules.run import LogOptions
+from drivetrain.modules.aside import untouched
 
 UNKNOWN = "?"
 """A size that nobody knows: no example, or a layer that it did not reach."""
@@ -252,7 +252,7 @@ class _Seen:
             if not isinstance(part, torch.jit.ScriptModule)
         ]
         try:
-            with _untouched(module), context():
+            with _eager(), untouched(module), context():
                 given = prepare(example)
                 with counter:
                     _call(module, given)
@@ -287,37 +287,12 @@ class _Seen:
         )
 
 
-@contextlib.contextmanager
-def _untouched(module: torch.nn.Module) -> Iterator[None]:
-    """Run in eval mode without gradients; leave modes, random numbers and logged values as they are."""
-    modes = [(part, part.training) for part in module.modules()]
-    recorder = getattr(module, "_recorder", None)
-    device = next((one.device for one in module.parameters()), torch.device("cpu"))
-    with contextlib.ExitStack() as stack:
-        if (
-            "torch._dynamo" in sys.modules
-        ):  # a compiled part is run as it was written: nothing is compiled for this
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
-        stack.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
-        stack.enter_context(torch.no_grad())
-        if recorder is not None:
-            vars(module)["_recorder"] = _Deaf()
-        try:
-            module.eval()
-            yield
-        finally:
-            if recorder is not None:
-                vars(module)["_recorder"] = recorder
-            for part, mode in modes:
-                part.training = mode
-
-
-@final
-class _Deaf:
-    """Stands in for what takes logged values."""
-
-    def log(self, name: str, value: Any, options: LogOptions) -> None:
-        """Keep nothing."""
+def _eager() -> AbstractContextManager[Any]:
+    """Run a compiled part as it was written: nothing is compiled for a summary."""
+    if "torch._dynamo" not in sys.modules:
+        return contextlib.nullcontext()
+    eager: AbstractContextManager[Any] = torch.compiler.set_stance("force_eager")
+    return eager
 
 
 def _call(module: torch.nn.Module, example: Any) -> None:

@@ -26,6 +26,11 @@ class Precision(ABC):
     def facts(self) -> PrecisionFacts:
         """What this precision declares about itself; the resolver reads it from the object."""
 
+    @property
+    def made_in(self) -> torch.dtype | None:
+        """What new parameters are made in; None leaves torch's default, which is then converted."""
+        return None
+
     @abstractmethod
     def convert_module(self, module: torch.nn.Module) -> None:
         """Convert parameters in place; a buffer keeps its type unless the format cannot work so."""

@@ -33,6 +33,11 @@ class TruePrecision(Precision):
         """Return the facts of the format."""
         return _FACTS[self.name]
 
+    @property
+    def made_in(self) -> torch.dtype | None:
+        """The format, where it is not the one that layers are made in anyway."""
+        return self._dtype if self._dtype is torch.float64 else None
+
     def convert_module(self, module: torch.nn.Module) -> None:
         """Widen to float64 where asked; float32 is what modules are built in."""
         if self._dtype is torch.float64:

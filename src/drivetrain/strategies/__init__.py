@@ -3,6 +3,7 @@
 ::
 
     strategy.py   Strategy: the interface, and what all share; Parts: what it owns
+    making.py     where and in which format new modules are made
     forward.py    a module's step as a forward, for wrappers that watch forward
     single.py     SingleRuntime: one device
     ddp.py        DDPRuntime: a whole model on each rank, gradients averaged

@@ -19,6 +19,7 @@ from drivetrain.collectives.connect import connect, disconnect
 from drivetrain.collectives.place import Place
 from drivetrain.data.seeds import mix, seed_all
 from drivetrain.precision.precision import Precision
+from drivetrain.strategies.making import made_on
 
 
 @dataclass(frozen=True)
@@ -185,6 +186,13 @@ class Strategy(ABC):
     @abstractmethod
     def load_optimizer_state(self, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
         """Load what `optimizer_state` returned, at any world size."""
+
+    @final
+    def making(
+        self, *, empty: bool | None = None, device: torch.device | None = None
+    ) -> AbstractContextManager[None]:
+        """Return a context in which new modules and tensors are made as they will train: see `made_on`."""
+        return made_on(device or self.device, self.precision.made_in, self.layout, empty=empty)
 
     @final
     def evaluation_step(self, step: Callable[..., Any], *arguments: Any) -> Any:

@@ -9,18 +9,22 @@ import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
 
+import torch
+
 from drivetrain.base.origin import AUTO, OFF, ONE
 from drivetrain.base.where import HERE
-from drivetrain.build import build_launcher, build_strategy, check
+from drivetrain.build import build_launcher, build_strategy, check, strategy_here
 from drivetrain.callbacks import Callback
 from drivetrain.callbacks.checkpoint import newest_path
 from drivetrain.collectives.place import Place
 from drivetrain.events import Dispatcher, Watch
 from drivetrain.loggers.start import begin_loggers, log_hyperparameters
 from drivetrain.loops import checkpoint as checkpoints
+from drivetrain.loops.compiled import uncompiled
 from drivetrain.loops.context import Context, check_objects
 from drivetrain.loops.fit_result import FitResult
 from drivetrain.loops.results import Results
@@ -282,6 +286,24 @@ class Trainer(View):
         save = context.watch.call(checkpoints.save, "save_checkpoint")
         save(context, filepath, weights_only=weights_only, is_live=self._is_live and not is_alone)
 
+    def init_module(self, empty_init: bool | None = None) -> AbstractContextManager[None]:
+        """Return a context in which a module is made where it will train: on the device, in the format.
+
+        ``with trainer.init_module(): model = Net()``. Without it a fit moves and converts the module. With
+        ``empty_init`` nothing fills the parameters: for weights that are loaded afterwards. A strategy that
+        shards them gives them no memory before the fit, unless it is False. Where a fit will start ranks that
+        get a copy, it is made on the CPU. `configure_model` is called in such a context by itself.
+
+        Raises:
+            BuildError: this release or installation cannot run the plan.
+        """
+        if self._is_live and self._context is not None:
+            return self._context.strategy.making(empty=empty_init)
+        found, plan = self._resolution, self.plan
+        is_copied = plan.world_size > 1 and plan.launcher != "external"
+        device = torch.device("cpu") if is_copied else None
+        return strategy_here(plan, found.catalogue, found.objects).making(empty=empty_init, device=device)
+
     def verify_resume(
         self,
         model: Module,
@@ -321,6 +343,8 @@ class Trainer(View):
         *,
         return_predictions: bool = True,
     ) -> Any:
+        if model is not None:
+            model, self._compiler = uncompiled(model)
         module = check_model(self._module if model is None else model)
         before = self._resolution
         if flags:
@@ -340,6 +364,7 @@ class Trainer(View):
                 weights_only=weights_only,
                 return_predictions=return_predictions,
                 is_external=found.plan.launcher == "external",
+                compiler=self._compiler,
             )
             self._module, self._context, self._ckpt_path = module, None, request.ckpt_path
             launcher = build_launcher(found.plan, found.catalogue, found.objects)
@@ -390,6 +415,7 @@ def _on_rank(
             inference_mode=request.settings.inference_mode,
             events=Dispatcher(trainer, module, trainer.callbacks, watch),
             watch=watch,
+            compiler=request.compiler,
             results=Results(strategy.collectives, strategy.device, module),
             start_logging=functools.partial(_start_logging, trainer, strategy, request.stage),
         )

@@ -12,6 +12,7 @@ from drivetrain.base.errors import TrainerError
 from drivetrain.build import ranks_here
 from drivetrain.callbacks import Callback, Checkpoint, EarlyStopping, ProgressBar
 from drivetrain.collectives.collectives import Collectives
+from drivetrain.loops.compiled import Compiler
 from drivetrain.loops.context import Context
 from drivetrain.loops.optimization import Scheduled
 from drivetrain.loops.settings import Settings
@@ -63,10 +64,12 @@ class View:
         self._fitted: Context | None = None
         self._is_live = False
         self._module: Module | None = None
+        self._compiler: Compiler | None = None
+        """What the module of the last call was compiled with."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Travel to another rank without the last run."""
-        return {**self.__dict__, "_context": None, "_fitted": None, "_module": None}
+        return {**self.__dict__, "_context": None, "_fitted": None, "_module": None, "_compiler": None}
 
     @property
     def plan(self) -> Plan:
