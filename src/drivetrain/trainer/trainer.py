@@ -8,7 +8,7 @@ import inspect
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -319,6 +319,7 @@ class Trainer(View):
         weights_only: bool,
         *,
         return_predictions: bool = True,
+        instead: Callable[[Any, Module], Any] | None = None,
     ) -> Any:
         module = check_model(self._module if model is None else model)
         before = self._resolution
@@ -327,9 +328,7 @@ class Trainer(View):
         try:
             found = self._resolution
             check(found.plan, found.catalogue, found.objects)
-            self.callbacks = with_own(self._given_callbacks, module)
-            self._settings = with_schedule(self._given_settings, self.callbacks)
-            check_objects(module, self.callbacks, Callback)
+            self._gather(module)
             request = Request(
                 stage=stage,
                 settings=self._settings,
@@ -339,6 +338,7 @@ class Trainer(View):
                 weights_only=weights_only,
                 return_predictions=return_predictions,
                 is_external=found.plan.launcher == "external",
+                instead=instead,
             )
             self._module, self._context, self._ckpt_path = module, None, request.ckpt_path
             launcher = build_launcher(found.plan, found.catalogue, found.objects)
@@ -352,6 +352,26 @@ class Trainer(View):
             return result
         finally:
             self._resolution = before
+
+    def _gather(self, module: Module) -> None:
+        """Bring together the callbacks of a run, and what they say of its settings."""
+        found = with_own(self._given_callbacks, module)
+        self.callbacks = [one for one in found if not isinstance(one, self._left_out)]
+        self._settings = with_schedule(self._given_settings, self.callbacks)
+        check_objects(module, self.callbacks, Callback)
+
+    def _run_within(
+        self, stage: str, module: Module, datamodule: DataModule | None, loaders: Any, place: Place
+    ) -> Any:
+        """Do a verb on this rank, in the middle of another trainer's run: nothing is launched.
+
+        ``place`` is that of the run, and all of its ranks call; or that of a world of one, which the plan is
+        for then. The data is prepared, and the data module set up.
+        """
+        self._gather(module)
+        request = Request(stage=stage, settings=self._settings, loaders=loaders, has_data=True)
+        with HERE.apart():
+            return _on_rank(self, module, datamodule, request, place)
 
     def _finalize(self, status: str) -> None:
         for logger in self.loggers:
@@ -390,6 +410,7 @@ def _on_rank(
             events=Dispatcher(trainer, module, trainer.callbacks, watch),
             watch=watch,
             results=Results(strategy.collectives, strategy.device, module),
+            passed=(request.loaders, request.val_loaders),
             start_logging=functools.partial(_start_logging, trainer, strategy, request.stage),
         )
         context.give, context.counts_each = trainer._give, trainer._counts_each

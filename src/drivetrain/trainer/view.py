@@ -30,6 +30,8 @@ class View:
     _give: Callable[[Mapping[str, float], bool], None] | None = None
     _counts_each = False
     """See `Context`: how a subclass writes and counts in another library's way."""
+    _left_out: tuple[type[Callback], ...] = ()
+    """Callbacks that do not take part, whoever brings them; for a run on the side."""
 
     def __init__(
         self,
