@@ -93,6 +93,27 @@ def test_a_step_is_logged_in_its_row_with_the_rate_that_it_was_taken_with() -> N
     assert monitor.lrs == {"lr-SGD": [lr for _, lr in rows.of("lr-SGD")]}
 
 
+@pytest.mark.parametrize("logger", [False, None])
+def test_the_newest_rates_are_among_the_metrics_that_callbacks_see(logger: Any) -> None:
+    seen: list[float | None] = []
+
+    class Watch(dt.Callback):
+        def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+            found = trainer.callback_metrics.get("lr-SGD")
+            seen.append(None if found is None else found.item())
+
+    trainer = quiet(
+        max_epochs=1,
+        log_every_n_steps=2,
+        logger=logger if logger is not None else Rows(),
+        callbacks=[dt.LearningRateMonitor(log_momentum=True), Watch()],
+    )
+    result = trainer.fit(told(by_step), loader(20))
+    assert seen == [None, 0.5, 0.5, 0.5**3, 0.5**3]
+    assert result.metrics["lr-SGD"] == 0.5**3
+    assert result.metrics["lr-SGD-momentum"] == 0.0
+
+
 def test_with_accumulation_steps_are_what_is_counted() -> None:
     _, rows = run(by_step, accumulate_grad_batches=2)
     assert rows.of("lr-SGD") == [(2, 0.5), (4, 0.5**3), (6, 0.5**5)]

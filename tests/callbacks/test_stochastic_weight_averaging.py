@@ -104,6 +104,14 @@ def test_a_resumed_run_is_the_same_run(tmp_path: Path, step: int) -> None:
     assert not differing(whole, resumed)
 
 
+@pytest.mark.parametrize(("step", "what"), [(17, "what was averaged is left out"), (20, "goes on from the")])
+def test_going_on_without_the_callback_warns(tmp_path: Path, step: int, what: str) -> None:
+    path = tmp_path / "a.ckpt"
+    run(tmp_path, "a.ckpt" if step == 20 else "whole.ckpt", SaveAt(path, step))
+    with pytest.warns(dt.DrivetrainWarning, match=rf"checkpoint.averaged.*{what}.*Pass the callback again"):
+        quiet(max_epochs=5).fit(Scheduled("step"), loader(20), ckpt_path=path)
+
+
 def test_several_optimizers_and_groups() -> None:
     class Two(Normed):
         def configure_optimizers(self):

@@ -200,6 +200,16 @@ def test_what_was_saved_after_the_fit_goes_on_with_the_weights_of_training(tmp_p
     assert "current_model_state" not in torch.load(tmp_path / "weights.ckpt", weights_only=True)
 
 
+def test_going_on_without_the_callback_warns_that_the_average_is_trained(tmp_path: Path) -> None:
+    path = tmp_path / "a.ckpt"
+    _, _, trainer = run(dt.WeightAveraging(), max_epochs=1)
+    trainer.save_checkpoint(path)
+    with pytest.warns(dt.DrivetrainWarning, match=r"checkpoint.averaged.*Pass the callback again"):
+        _, rest, _ = run(dt.LambdaCallback(), max_epochs=2, ckpt_path=path)
+    assert len(rest.steps) == 5
+    quiet().test(Normed(), loader(8), ckpt_path=path)  # to test the average is what it was saved for
+
+
 def test_a_run_without_an_average_may_get_one(tmp_path: Path) -> None:
     path = tmp_path / "a.ckpt"
     run(dt.LambdaCallback(), SaveAt(path, 5))

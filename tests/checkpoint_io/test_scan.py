@@ -296,6 +296,8 @@ def test_what_the_user_trusts_is_read(tmp_path: Path) -> None:
         assert isinstance(LOAD(tmp_path / "a.ckpt")["mine"], Trusted)
 
 
+# pickle looks for torch.strided in every loaded module; jsonargparse warns of each name it is asked for.
+@pytest.mark.filterwarnings("ignore::jsonargparse._deprecated.JsonargparseDeprecationWarning")
 @pytest.mark.filterwarnings("ignore:Sparse CSR", "ignore:.*quantize", "ignore:The PyTorch API of nested")
 def test_every_kind_of_value_that_torch_reads_is_let_through() -> None:
     bases = [torch.arange(6.0), torch.zeros(0, 3), torch.tensor(1j), torch.ones(2, dtype=torch.bfloat16)]

@@ -6,7 +6,9 @@ import pickle
 import pytest
 import torch
 
+import drivetrain as dt
 from drivetrain.compat import kinds
+from tests.loops.models import Regression, loader, quiet
 
 
 def test_enumerations_are_their_texts():
@@ -22,6 +24,20 @@ def test_enumerations_are_their_texts():
     assert kinds.GradClipAlgorithmType.supported_types() == ["value", "norm"]
     assert kinds.GradClipAlgorithmType.supported_type("norm")
     assert kinds.TrainerState(kinds.TrainerStatus.INTERRUPTED).stopped
+
+
+def test_intervals_are_what_callbacks_take():
+    found = {one.value: (one.on_batch, one.on_epoch) for one in kinds.WriteInterval}
+    assert found == {"batch": (True, False), "epoch": (False, True), "batch_and_epoch": (True, True)}
+    seen = []
+
+    class Writer(dt.BasePredictionWriter):
+        def write_on_epoch_end(self, trainer, pl_module, predictions, batch_indices):
+            seen.append(len(predictions))
+
+    callbacks = [Writer(kinds.WriteInterval.EPOCH), dt.Timer("1:00:00:00", interval=kinds.Interval.epoch)]
+    quiet(callbacks=callbacks).predict(Regression(), loader(8))
+    assert seen == [2]
 
 
 def test_attributes_are_entries():

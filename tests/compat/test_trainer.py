@@ -174,6 +174,18 @@ def test_last_is_the_newest_or_a_new_beginning(tmp_path):
     assert Path(again.ckpt_path).name == "last.ckpt"
 
 
+def test_a_second_fit_begins_anew_and_says_so(tmp_path):
+    trainer, module = made(tmp_path, logger=False, enable_checkpointing=False), Net()
+    trainer.fit(module, loader(3))
+    with pytest.warns(dt.DrivetrainWarning, match=r"compat.fit-again.*epoch 1 and step 3.*ckpt_path=path"):
+        trainer.fit(module, loader(3))
+    assert (trainer.current_epoch, trainer.global_step) == (1, 3)
+    trainer.save_checkpoint(tmp_path / "one.ckpt")
+    more = made(tmp_path, logger=False, enable_checkpointing=False, max_epochs=2)
+    more.fit(module, loader(3), ckpt_path=tmp_path / "one.ckpt")
+    assert (more.current_epoch, more.global_step) == (2, 6)
+
+
 def test_a_smoke_run_writes_nothing_and_keeps_its_callbacks_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     callbacks = [L.callbacks.ModelCheckpoint(), L.callbacks.EarlyStopping("never logged")]

@@ -9,6 +9,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from drivetrain import DataError
+from drivetrain.data import plain
 from drivetrain.data.make import make_feed
 
 
@@ -55,6 +56,21 @@ def test_a_loader_with_an_iteration_of_its_own_has_one_order() -> None:
     first = [batch.tolist() for batch in read(loader())]
     torch.manual_seed(2)
     assert [batch.tolist() for batch in read(loader())] == first
+
+
+def test_a_long_way_back_into_a_stream_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert read(range(6), start=4) == [4, 5]
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(plain, "_PATIENCE_S", 0.0)
+    for rank in (0, 1):
+        assert read(range(6), rank, 2, start=4) == [4 + rank]
+    told = capsys.readouterr().err.splitlines()
+    assert [line.partition(" batches")[0] for line in told] == [
+        f"drivetrain: the loader: read again {number} of the 4" for number in (1, 2, 3, 4)
+    ]
+    assert told[-1].endswith(" 0 s left; one with state_dict and load_state_dict goes on where it was")
 
 
 class Cursor:

@@ -304,6 +304,7 @@ class Evaluated(Regression):
         ({"val_check_interval": 2, "check_val_every_n_epoch": 2}, [0, 1, 2, 3, 4, 0, 1, "v", 2, 3, "v", 4]),
         ({}, [0, 1, 2, 3, 4, "v"] * 2),
         ({"val_check_interval": "3 steps"}, [0, 1, 2, "v", 3, 4, 0, "v", 1, 2, 3, "v", 4]),
+        ({"val_check_interval": "7 steps"}, [0, 1, 2, 3, 4, 0, 1, "v", 2, 3, 4]),
         ({"val_check_interval": "12 samples"}, [0, 1, 2, "v", 3, 4, 0, "v", 1, 2, 3, "v", 4]),
         ({"val_check_interval": "0.4 epochs"}, [0, 1, "v", 2, 3, "v", 4] * 2),
         ({"val_check_interval": "2 epochs"}, [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, "v"]),

@@ -51,3 +51,17 @@ def test_mixed_keeps_buffers_and_inputs_of_the_right_type_are_not_copied() -> No
     MixedPrecision().convert_module(net)
     assert net.scale.dtype is torch.float32
     assert MixedPrecision().convert_input(batch) is batch
+
+
+@pytest.mark.parametrize(
+    "precision", [TruePrecision("32-true"), TruePrecision("64-true"), MixedPrecision("bf16-mixed")]
+)
+def test_no_buffer_is_rounded(precision: Precision) -> None:
+    """999 is no number of bfloat16, nor 16777217 one of float32."""
+    net = Net()
+    net.register_buffer("counted", torch.tensor([999.0]))
+    net.register_buffer("exact", torch.tensor([16777217.0], dtype=torch.float64))
+    precision.convert_module(net)
+    with precision.forward_context("cpu"):
+        net(precision.convert_input(torch.randn(4, 3)))
+    assert (net.counted.item(), net.exact.item(), net.index.item()) == (999.0, 16777217.0, 999)

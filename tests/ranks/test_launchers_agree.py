@@ -37,7 +37,8 @@ if __name__ == "__main__":
     if trainer.is_global_zero:
         print("RESULT", [p.tolist() for p in model.parameters()])
     if trainer.plan.launcher in ("subprocess", "fork", "external"):
-        print("TESTED", trainer.test(model, torch.utils.data.DataLoader(data, batch_size=2)))
+        tested = trainer.test(model, torch.utils.data.DataLoader(data, batch_size=2))
+        sys.stdout.write(f"TESTED {tested}\\n")  # one write, so that ranks' lines do not mix
         predicted = trainer.predict(model, torch.utils.data.DataLoader(data, batch_size=2))
         assert torch.equal(torch.cat(predicted), data[:, 0])
 """

@@ -117,6 +117,82 @@ def test_other_names_on_one_rank_are_an_error_at_once() -> None:
     assert steps[-1] < 49  # before the step whose values are written
 
 
+class OnOneRank(Regression):
+    def training_step(self, batch, batch_idx):
+        if self.global_rank == 0:
+            self.log("mine", float(batch_idx), on_step=True, on_epoch=True, rank_zero_only=True)
+        return self.loss(batch)
+
+    def on_train_epoch_end(self):
+        if self.global_rank == 0:
+            self.log("at_the_end", 7.0, rank_zero_only=True)
+
+
+def test_what_one_rank_logs_by_itself_waits_for_nobody() -> None:
+    trainer = quiet(devices=2, strategy="ddp", max_epochs=1, log_every_n_steps=1)
+    metrics = trainer.fit(OnOneRank(), loader(40)).metrics
+    assert (metrics["mine_step"], metrics["mine_epoch"], metrics["at_the_end"]) == (4.0, 2.0, 7.0)
+
+
+class OtherOptions(Regression):
+    """Logs one name in steps and validations, on rank 1 with options of its own."""
+
+    def __init__(self, hook: str, others: dict[str, Any]) -> None:
+        super().__init__()
+        self.hook, self.others = hook, others
+        self.error = torchmetrics.MeanSquaredError()
+
+    def note(self, hook: str, batch: Any) -> None:
+        self.error(batch[0][:, 0], batch[1][:, 0])
+        given = {"on_step": True, "on_epoch": True, **(self.others if self.global_rank else {})}
+        if hook == self.hook:
+            self.log("mine", given.pop("value", 1.0), **given)
+        if hook == self.hook:  # a name that all ranks log alike takes no part
+            self.log("same", 1.0)
+
+    def training_step(self, batch, batch_idx):
+        self.note("training_step", batch)
+        return self.loss(batch)
+
+    def validation_step(self, batch, batch_idx):
+        self.note("validation_step", batch)
+
+
+@pytest.mark.parametrize("hook", ["training_step", "validation_step"])
+@pytest.mark.parametrize(
+    ("others", "usual"),
+    [
+        ({"on_epoch": False}, True),
+        ({"reduce_fx": "max"}, "mean"),
+        ({"rank_fx": "max"}, None),
+        ({"sync_dist": False}, True),
+        ({"rank_zero_only": True}, False),
+    ],
+)
+def test_other_options_on_one_rank_are_an_error_that_names_them(
+    hook: str, others: dict[str, Any], usual: object
+) -> None:
+    trainer = quiet(devices=2, strategy="ddp", max_epochs=1)
+    with pytest.raises(dt.CollectiveError) as caught:
+        trainer.fit(OtherOptions(hook, others), loader(39), loader(39))
+    assert caught.value.code == "loop.logged-keys"
+    ((option, other),) = others.items()
+    when = "a step" if hook == "training_step" else "this epoch"
+    assert caught.value.message == f"ranks logged 'mine' in {when} with different options: {option}"
+    assert caught.value.values == {f"{option} on rank 0": usual, f"{option} on rank 1": other}
+
+
+class MetricOnOne(OtherOptions):
+    def note(self, hook: str, batch: Any) -> None:
+        self.error(batch[0][:, 0], batch[1][:, 0])
+        self.log("mine", self.error if self.global_rank else 1.0)
+
+
+def test_a_metric_on_one_rank_and_a_number_on_the_other_are_an_error() -> None:
+    with pytest.raises(dt.CollectiveError, match=r"value on rank 1 = 'torchmetrics object error'"):
+        quiet(devices=2, strategy="ddp").validate(MetricOnOne("", {}), loader(39))
+
+
 class StopsOnOne(dt.Callback):
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
         if trainer.global_rank == 1 and batch_idx == 2:

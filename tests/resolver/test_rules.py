@@ -257,6 +257,43 @@ def test_all_conflicts_are_reported_together_and_one_change_repairs_them() -> No
     }
 
 
+@pytest.mark.parametrize(
+    "door",
+    [
+        {"strategy": dt.DDPStrategy(precision="bf16-mixed")},
+        {"plugins": [dt.PrecisionFacts("bf16-mixed")]},
+    ],
+    ids=lambda door: next(iter(door)),
+)
+def test_a_precision_that_an_object_holds_too_is_said_twice(door: dict[str, object]) -> None:
+    for said in ("16-mixed", "bf16-mixed"):  # a change of one of two that are equal would reach only that one
+        with pytest.raises(dt.PlanError) as raised:
+            dt.plan(machine=GPUS, devices=2, precision=said, **door)
+        (conflict,) = raised.value.conflicts
+        assert conflict.code == "plan.said-twice"
+        assert {source.value for source in conflict.flags.values()} == {said, "bf16-mixed"}
+
+
+def test_a_device_that_a_strategy_names_beside_the_flag_is_refused() -> None:
+    with pytest.raises(dt.PlanError) as raised:
+        dt.plan(machine=GPUS, accelerator="cpu", strategy=dt.SingleStrategy(accelerator="cuda"))
+    (conflict,) = raised.value.conflicts
+    assert conflict.code == "plan.said-twice"
+    assert {source.value for source in conflict.flags.values()} == {"cpu", "cuda"}
+
+
+def test_fewer_tasks_than_devices_are_an_error_that_names_both() -> None:
+    one = dict.fromkeys(("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID"), "0")
+    machine = dt.Machine({}, {**SLURM, **one, "SLURM_NTASKS": "1", "SLURM_NNODES": "1"})
+    with pytest.raises(dt.PlanError) as raised:
+        dt.plan(machine=machine, devices=2)
+    (conflict,) = raised.value.conflicts
+    assert conflict.code == "plan.environment-world"
+    assert conflict.message == "devices x num_nodes is 2 x 1 = 2 ranks, but SLURM started 1 on 1 node"
+    assert conflict.flags["SLURM_NTASKS"].value == "1"
+    assert {frozenset(fix) for fix in conflict.fixes} == {frozenset({"devices"}), frozenset({"environment"})}
+
+
 def test_an_error_reads_as_the_design_says() -> None:
     with pytest.raises(dt.PlanError) as raised:
         dt.plan(strategy="deepspeed", accelerator="mps", machine=dt.Machine(mps=1))

@@ -86,6 +86,32 @@ def test_a_misspelt_option_offers_the_nearest() -> None:
     assert dict(raised.value.conflicts[0].fixes[0]) == {"strategy": "ddp(find_unused_parameters=true)"}
 
 
+@pytest.mark.parametrize(("flag", "value"), [("launcher", "fork"), ("accelerator", "cpu"), ("num_nodes", 2)])
+def test_a_flag_that_is_no_option_is_offered_as_the_flag(flag: str, value: object) -> None:
+    with pytest.raises(dt.PlanError) as raised:
+        dt.plan(strategy=f"ddp(static_graph=true, {flag}={value})", devices=2, machine=dt.Machine())
+    (conflict,) = raised.value.conflicts
+    fix = dict(conflict.fixes[0])
+    assert conflict.because == f"{flag} is a flag of its own"
+    assert fix == {"strategy": "ddp(static_graph=true)", flag: value}
+    assert f"hint: pass strategy='ddp(static_graph=true)', {flag}={value!r}" in str(raised.value)
+    plan = dt.plan(devices=2, machine=dt.Machine(), **fix)
+    assert getattr(plan, flag) == value
+
+
+def test_an_object_names_a_flag_that_is_no_option_too() -> None:
+    with pytest.raises(dt.PlanError, match=r"hint: pass strategy='ddp', launcher='fork'"):
+        dt.DDPStrategy(launcher="fork")
+
+
+def test_options_have_names() -> None:
+    with pytest.raises(dt.PlanError) as raised:
+        dt.SingleStrategy("cuda:0")
+    assert raised.value.conflicts[0].code == "plan.strategy-option"
+    assert "strategy 'single' takes its options by name, not 'cuda:0' by place" in str(raised.value)
+    assert "hardware has flags: accelerator, devices" in str(raised.value)
+
+
 def test_choices_are_listed() -> None:
     with pytest.raises(dt.PlanError, match="one of 0, 1, 2, 3"):
         dt.DeepSpeedStrategy(stage=4)

@@ -35,7 +35,8 @@ class LearningRateMonitor(Callback):
     ``lr-AdamW``, a group's ``name`` that of ``pg1``. ``log_momentum`` and ``log_weight_decay`` add
     ``lr-AdamW-momentum`` (for Adam its first beta) and ``lr-AdamW-weight_decay``.
 
-    Without a logger they are in ``lrs`` only: of this run, newest last.
+    The newest are in ``trainer.callback_metrics``, with or without a logger; ``lrs`` has all of this run,
+    newest last.
 
     Raises:
         ModuleError [callback.bad-argument]: an argument has a value that it cannot have.
@@ -120,6 +121,8 @@ class LearningRateMonitor(Callback):
                 self.last_weight_decay_values[name] = value
             else:
                 self._of(name).append(value)
+        if found:
+            trainer.note_metrics(found)
         if found and trainer.is_global_zero:
             for logger in trainer.loggers:
                 logger.log_metrics({**found, "epoch": float(trainer.current_epoch)}, step)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import uuid
 from pathlib import Path
 from typing import Any, final
 
@@ -15,6 +14,7 @@ from drivetrain.base.errors import CheckpointError
 from drivetrain.checkpoint_io.checkpoint_io import CheckpointIO, StrPath
 from drivetrain.checkpoint_io.foreign import FOREIGN
 from drivetrain.checkpoint_io.opening import is_remote, opened, store_of, torn, unreadable
+from drivetrain.checkpoint_io.part import whole
 from drivetrain.checkpoint_io.plain import as_plain, unwritable
 from drivetrain.checkpoint_io.scan import Torn, Unsafe, scan
 from drivetrain.resolver.facts import CheckpointIOFacts
@@ -29,9 +29,10 @@ _FACTS = next(
 class LocalCheckpointIO(CheckpointIO):
     """One file: written beside its place under another name, synced, then renamed over it.
 
-    A process that is killed at any moment leaves the old file or the new one, and at worst a
-    stray ``.<name>.<hex>.tmp``. Paths with a protocol (``memory://``, ``s3://``) go through fsspec, by one
-    of its transactions: a store shows the new object when it is whole.
+    A process that is killed at any moment leaves the old file or the new one, and at worst a stray
+    ``.<name>.<hex>.tmp``, which the next save into the folder removes. Paths with a protocol
+    (``memory://``, ``s3://``) go through fsspec, by one of its transactions: a store shows the new object
+    when it is whole.
     """
 
     @property
@@ -88,23 +89,8 @@ class LocalCheckpointIO(CheckpointIO):
 
 
 def _save_file(checkpoint: dict[str, Any], path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
-    try:
-        with part.open("wb") as file:
-            torch.save(checkpoint, file)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    if hasattr(os, "O_DIRECTORY"):  # a folder can be opened and synced on POSIX only
-        folder = os.open(path.parent, os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    with whole(path) as file:
+        torch.save(checkpoint, file)
 
 
 def _save_remote(checkpoint: dict[str, Any], name: str) -> None:

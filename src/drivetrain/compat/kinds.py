@@ -113,6 +113,31 @@ class GradClipAlgorithmType(LightningEnum):
         return [one.value for one in GradClipAlgorithmType]
 
 
+class WriteInterval(LightningEnum):
+    """When a `BasePredictionWriter` writes."""
+
+    BATCH = "batch"
+    EPOCH = "epoch"
+    BATCH_AND_EPOCH = "batch_and_epoch"
+
+    @property
+    def on_batch(self) -> bool:
+        """Whether after each batch."""
+        return self != self.EPOCH
+
+    @property
+    def on_epoch(self) -> bool:
+        """Whether after the epoch."""
+        return self != self.BATCH
+
+
+class Interval(LightningEnum):
+    """When a `Timer` looks at the clock."""
+
+    step = "step"
+    epoch = "epoch"
+
+
 class TrainerStatus(LightningEnum):
     """How a run stands."""
 

@@ -265,10 +265,10 @@ _HOMES = {
     "keeping": "CSVLogger DummyLogger FabricCSVLogger FabricTensorBoardLogger TensorBoardLogger merge_dicts "
     "rank_zero_experiment",
     "kinds": "AttributeDict CollectibleGroup DistributedDataParallel EVAL_DATALOADERS FLOAT16_EPSILON "
-    "FLOAT32_EPSILON FLOAT64_EPSILON GradClipAlgorithmType LRSchedulerConfig LRSchedulerConfigType "
+    "FLOAT32_EPSILON FLOAT64_EPSILON GradClipAlgorithmType Interval LRSchedulerConfig LRSchedulerConfigType "
     "LRSchedulerPLType LRSchedulerType LRSchedulerTypeTuple LRSchedulerTypeUnion LightningEnum "
     "Optimizable OptimizerConfig OptimizerLRScheduler OptimizerLRSchedulerConfig RunningStage STEP_OUTPUT "
-    "Steppable TRAIN_DATALOADERS TrainerFn TrainerState TrainerStatus",
+    "Steppable TRAIN_DATALOADERS TrainerFn TrainerState TrainerStatus WriteInterval",
     "known_errors": "LightningDeprecationWarning MisconfigurationException PossibleUserWarning "
     "SIGTERMException TrainingSpikeException",
     "module": "HyperparametersMixin LightningDataModule LightningModule",
@@ -300,7 +300,6 @@ INSTEAD: dict[str, str] = {
     "package_available": "use importlib.util.find_spec",
     "compare_version": "use packaging.version",
     "fabric_command": "run the script by torchrun, or put the loop into a function: fabric.launch(main)",
-    "Interval": "Timer(interval=...) takes 'step' and 'epoch'",
     "DataHooks": "subclass LightningModule or LightningDataModule",
     "CheckpointHooks": "subclass LightningModule",
     "ModelHooks": "subclass LightningModule",

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 import drivetrain
-from drivetrain.base.errors import DrivetrainDeprecationWarning
+from drivetrain.base.errors import DrivetrainDeprecationWarning, DrivetrainWarning, Notice
 from drivetrain.callbacks import Callback, Checkpoint, EarlyStopping
 from drivetrain.compat.checkpointing import ModelCheckpoint
 from drivetrain.compat.keeping import default_logger
@@ -138,6 +138,8 @@ class Trainer(Base):
         if isinstance(train_dataloaders, DataModule):
             train_dataloaders, datamodule = None, train_dataloaders
         path = self._path(ckpt_path)
+        if path is None and self._fitted is not None and self._fitted.progress.global_step:
+            _warn_of_anew(self._fitted.progress.epoch, self._fitted.progress.global_step)
         with self._running(TrainerFn.FITTING):
             super().fit(
                 model,
@@ -388,6 +390,16 @@ class Trainer(Base):
         """Validation batches before a fit; inf for all."""
         wanted = self._settings.validation.num_sanity_steps
         return math.inf if wanted < 0 else wanted
+
+
+def _warn_of_anew(epoch: int, step: int) -> None:
+    text = (
+        f"this trainer has fitted before, to epoch {epoch} and step {step}, and fit begins anew at epoch 0; "
+        "Lightning's would count on from there, with new optimizers, and do nothing where max_epochs is "
+        "reached. To go on, save_checkpoint(path), and Trainer(max_epochs=...).fit(..., ckpt_path=path); to "
+        "begin anew, make another Trainer"
+    )
+    warnings.warn(str(Notice("compat.fit-again", text)), DrivetrainWarning, stacklevel=3)
 
 
 def _callbacks(

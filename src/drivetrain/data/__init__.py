@@ -5,6 +5,7 @@
     seeds.py     numbers from (seed, epoch, ...), and running user code under them
     stream.py    the user's own batches, as indices, in the epoch's order
     workers.py   one seed a batch inside loader workers
+    fetching.py  a batch from its indices, in this process; tensor datasets whole
     feed.py      Feed: the batches of one rank, with the share that each has in its step
     make.py      which feed reads a loader
     indexed.py   map-style loaders, sliced by index

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 
 from drivetrain.base.errors import DataError
 from drivetrain.data.feed import Part, Share, Slice, again, dealt, repeated, share_out
+from drivetrain.data.fetching import fetched, fetcher
 from drivetrain.data.limits import limited
 from drivetrain.data.seeds import mix
 from drivetrain.data.states import load_states, states_of
@@ -22,7 +23,7 @@ from drivetrain.data.workers import SeededDataset, Tagged
 class IndexedFeed(Part):
     """A map-style loader: only indices are sliced, so a rank fetches nothing that it does not use.
 
-    The user's loader is not touched; a twin over the same dataset fetches what we pick.
+    The user's loader is not touched; what we pick is fetched here, or by a twin over the same dataset.
     """
 
     def __init__(self, loader: DataLoader[Any], limit: tuple[str, float], seed: int, place: Slice) -> None:
@@ -39,10 +40,9 @@ class IndexedFeed(Part):
         self.length = total
         self.num_batches = limited(*limit, total, place.world_size)
         self._newest: Any = None
-        self._picks = _Picks()
-        self._generator = torch.Generator()
         self._tags = loader.num_workers > 0
-        self._loader = _twin(loader, self._picks, self._generator, is_batched=self._stream.is_batched)
+        self._fetcher = fetcher(loader)
+        self._twin = None if self._fetcher else _Twin(loader, is_batched=self._stream.is_batched)
 
     def span(self, epoch: int, start: int, stop: int | None, *, deal: bool) -> Iterator[tuple[Any, Share]]:
         """Seek in the epoch's order: nothing that comes before is read."""
@@ -79,7 +79,8 @@ class IndexedFeed(Part):
 
     def close(self) -> None:
         """Let the workers go."""
-        self._loader._iterator = None  # noqa: SLF001 - torch has no public way to end persistent workers
+        if self._twin is not None:
+            self._twin.close()
 
     @property
     def indices(self) -> Any:
@@ -93,10 +94,11 @@ class IndexedFeed(Part):
 
     def _fetch(self, picked: Iterator[tuple[Any, Share]], seed: int) -> Iterator[tuple[Any, Share]]:
         shares: deque[tuple[Any, Share]] = deque()
-        self._picks.source = self._indices(picked, shares, seed)
-        # The loader draws its workers' base seed here: from a generator of ours, not from the user's stream.
-        self._generator.manual_seed(seed)
-        return self._paired(iter(self._loader), shares)
+        picks = self._indices(picked, shares, seed)
+        if self._twin is not None:
+            return self._paired(self._twin.read(picks, seed), shares)
+        assert self._fetcher is not None  # noqa: S101 - there is one or the other
+        return self._paired(fetched(picks, self._fetcher), shares)
 
     def _paired(
         self, batches: Iterator[Any], shares: deque[tuple[Any, Share]]
@@ -133,23 +135,37 @@ class _Picks:
         return self.source
 
 
-def _twin(
-    loader: DataLoader[Any], picks: _Picks, generator: torch.Generator, *, is_batched: bool
-) -> DataLoader[Any]:
-    kept: dict[str, Any] = {
-        "num_workers": loader.num_workers,
-        "collate_fn": loader.collate_fn,
-        "pin_memory": loader.pin_memory,
-        "timeout": loader.timeout,
-        "worker_init_fn": loader.worker_init_fn,
-    }
-    dataset: Any = loader.dataset
-    if loader.num_workers:
-        dataset = SeededDataset(dataset)
-        kept["multiprocessing_context"] = loader.multiprocessing_context
-        kept["prefetch_factor"] = loader.prefetch_factor
-        kept["persistent_workers"] = loader.persistent_workers
-    chosen: dict[str, Any] = (
-        {"batch_sampler": picks} if is_batched else {"batch_size": None, "sampler": picks}
-    )
-    return DataLoader(dataset, generator=generator, **chosen, **kept)
+@final
+class _Twin:
+    """torch's loader over the user's dataset, with the user's workers, reading what it is given."""
+
+    def __init__(self, loader: DataLoader[Any], *, is_batched: bool) -> None:
+        self._picks, self._generator = _Picks(), torch.Generator()
+        kept: dict[str, Any] = {
+            "num_workers": loader.num_workers,
+            "collate_fn": loader.collate_fn,
+            "pin_memory": loader.pin_memory,
+            "timeout": loader.timeout,
+            "worker_init_fn": loader.worker_init_fn,
+        }
+        dataset: Any = loader.dataset
+        if loader.num_workers:
+            dataset = SeededDataset(dataset)
+            kept["multiprocessing_context"] = loader.multiprocessing_context
+            kept["prefetch_factor"] = loader.prefetch_factor
+            kept["persistent_workers"] = loader.persistent_workers
+        chosen: dict[str, Any] = (
+            {"batch_sampler": self._picks} if is_batched else {"batch_size": None, "sampler": self._picks}
+        )
+        self._loader: DataLoader[Any] = DataLoader(dataset, generator=self._generator, **chosen, **kept)
+
+    def read(self, picks: Iterator[Any], seed: int) -> Iterator[Any]:
+        """Read a batch for each entry."""
+        self._picks.source = picks
+        # The loader draws its workers' base seed here: from a generator of ours, not from the user's stream.
+        self._generator.manual_seed(seed)
+        return iter(self._loader)
+
+    def close(self) -> None:
+        """Let the workers go."""
+        self._loader._iterator = None  # noqa: SLF001 - torch has no public way to end persistent workers

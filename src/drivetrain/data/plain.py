@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, final
 
@@ -46,8 +48,7 @@ class PlainFeed(Part):
         if self.length is None or (stop is not None and stop <= self.length):
             at = start if self._restore(deal=deal) else 0
             stream = self._to_length(self._batches(epoch, deal=deal, first=at), stop, at)
-            for _ in range(start - at):
-                next(stream, None)
+            _pass_over(stream, start - at, self._name, is_told=self._place.rank == 0)
         else:
             self._restored = (
                 None  # where it stands does not say how often it was begun anew: it is read again
@@ -92,6 +93,25 @@ class PlainFeed(Part):
 
 
 _END = object()
+_PATIENCE_S = 10.0
+"""How long batches are passed over before somebody is told, and until the next time."""
+
+
+def _pass_over(stream: Iterator[Any], count: int, name: str, *, is_told: bool) -> None:
+    """Read the batches that a run has had already; where that takes long, say what goes on and how long."""
+    began = told = time.monotonic()
+    for number in range(1, count + 1):
+        next(stream, None)
+        now = time.monotonic()
+        if is_told and now - told >= _PATIENCE_S:
+            told = now
+            left_s = (now - began) / number * (count - number)
+            print(  # noqa: T201 - whoever waits reads it now; as a warning it would be said once
+                f"drivetrain: {name}: read again {number} of the {count} batches that the run has had, "
+                f"{left_s:.0f} s left; one with state_dict and load_state_dict goes on where it was",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def _draws_nothing(source: Any) -> bool:

@@ -129,9 +129,29 @@ def keep_cut(context: Context) -> None:
 
 def restore_weights(context: Context, checkpoint: Mapping[str, Any], path: object) -> None:
     """Load the model's weights only; after the strategy has set the module up."""
+    before = checkpoint.get("state_dict")
     context.events("on_load_checkpoint", checkpoint)
+    is_average = checkpoint.get("current_model_state") is not None and checkpoint.get("state_dict") is before
+    if is_average and context.stage == "fit" and context.strategy.ranks.is_zero:
+        # Nobody has put the weights of training in its place.
+        _warn_of_average(path, "it goes on from the average, with an optimizer that belongs to other weights")
     module = context.module
     load_weights(module, checkpoint, path, lambda state: context.strategy.load_model_state(module, state))
+
+
+def _warn_of_average(path: object, what: str) -> None:
+    text = (
+        f"{path} was saved by a callback that averages weights, and this fit has none: {what}. Pass the "
+        "callback again, such as dt.EMAWeightAveraging; or, for a new training, load the weights only: "
+        "Model.load_from_checkpoint, then fit without ckpt_path"
+    )
+    warnings.warn(str(Notice("checkpoint.averaged", text)), DrivetrainWarning, stacklevel=2)
+
+
+def _is_average(state: object) -> bool:
+    """Whether a callback's state is that of an average that grows beside the weights of training."""
+    average = state.get("average") if isinstance(state, Mapping) else None
+    return isinstance(average, Mapping) and {"tensors", "count"} <= average.keys()
 
 
 def restore_training(context: Context, checkpoint: Mapping[str, Any], path: object) -> None:
@@ -167,13 +187,17 @@ def restore_training(context: Context, checkpoint: Mapping[str, Any], path: obje
                 because="a run goes on with the optimizers and schedulers that it had",
                 hint="return the same ones from configure_optimizers, or load the weights only",
             )
-    kept = top["callbacks"]
+    kept, taken = top["callbacks"], set()
     # Callbacks are first: one that has changed the optimizers' groups in the fit makes them so again.
     for callback in context.callbacks:
         state = state_of(callback, kept)
         if state is not None:
+            taken.add(state.name)
             with state.reading():
                 callback.load_state_dict(state.value)
+    left = [entry for _, entry in kept.named() if entry.name not in taken and _is_average(entry.value)]
+    if left and "current_model_state" not in checkpoint and strategy.ranks.is_zero:
+        _warn_of_average(path, "what was averaged is left out, and the learning rate is the module's own")
     for optimizer, entry in zip(context.optimizers, top["optimizer_states"].each(), strict=True):
         load_optimizer(optimizer, entry, strategy.load_optimizer_state)
     _restore_schedulers(context, top)

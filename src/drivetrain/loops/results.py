@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
 import torch
@@ -19,10 +19,23 @@ from drivetrain.modules.run import LogOptions
 Phase = tuple[str, int]
 """A part of a run whose values belong together: (``train step``, 0), (``validation``, loader number)."""
 Key = tuple[Phase, str]
+Way = dict[str, Any]
+"""How a rank keeps a name, by option."""
 
 TRAIN_STEP: Phase = ("train step", 0)
 TRAIN_EPOCH: Phase = ("train epoch", 0)
 _NUM_COMPARED = LogOptions._fields.index("batch_size")
+_FIELDS = (
+    "on_step",
+    "on_epoch",
+    "reduce_fx",
+    "rank_fx",
+    "sync_dist",
+    "rank_zero_only",
+    "add_dataloader_idx",
+    "value",
+)
+"""What ranks have to agree on of a name: all that says how its value is made of theirs."""
 
 
 class Part(NamedTuple):
@@ -126,6 +139,7 @@ class Results:
         if is_metric(value):
             slot.metric = value
             slot.attribute = str(said.metric_attribute or self._attribute(name, value))
+        slot.mark = _marked(name, slot)
         return slot
 
     def _attribute(self, name: str, metric: Any) -> str:
@@ -147,14 +161,18 @@ class Results:
             raise _changed(name, before, now)
         slot.said, slot.fx = options, read_fx("reduce_fx", options.reduce_fx)
 
-    def step_names(self) -> tuple[str, ...]:
-        """Return the names that this step logged and that all ranks share."""
+    def _step_slots(self) -> dict[str, Slot]:
+        """Return what this step logged and all ranks share, by name."""
         step = self._step
-        return tuple(
-            name
+        return {
+            name: slot
             for (phase, name), slot in self._slots.items()
             if slot.step == step and phase == TRAIN_STEP and slot.on_step and _is_shared(slot.said)
-        )
+        }
+
+    def step_names(self) -> tuple[str, ...]:
+        """Return the marks of what this step logged and all ranks share: its names, and how each is kept."""
+        return tuple([slot.mark for slot in self._step_slots().values()])
 
     def word(self, names: tuple[str, ...]) -> int:
         """Return a number that any difference in the names changes, their order apart."""
@@ -164,17 +182,26 @@ class Results:
         return word
 
     def compare(self, steps: list[tuple[str, ...]]) -> None:
-        """Raise for the first of several steps whose names differ over ranks.
+        """Raise for the first of several steps whose names, or the ways they are kept in, differ over ranks.
 
         Collectives:
-            one gather of the names; every rank must call.
+            one gather of the names and their options; every rank must call.
         Raises:
             CollectiveError [loop.logged-keys]: always.
         """
-        everybody = self._collectives.all_gather_object([sorted(names) for names in steps])
-        for of_ranks in zip(*everybody, strict=True):
-            if any(names != of_ranks[0] for names in of_ranks):
-                raise _disagree(dict(enumerate(of_ranks)), "a step")
+        mine = [sorted(marks) for marks in steps], self._ways([TRAIN_STEP])[TRAIN_STEP]
+        everybody = self._collectives.all_gather_object(mine)
+        for of_ranks in zip(*(marks for marks, _ in everybody), strict=True):
+            if any(marks != of_ranks[0] for marks in of_ranks):
+                raise _disagree(dict(enumerate(of_ranks)), [ways for _, ways in everybody], "a step")
+
+    def _ways(self, phases: Iterable[Phase]) -> dict[Phase, dict[str, Way]]:
+        """Return how this rank keeps each name of some phases."""
+        found: dict[Phase, dict[str, Way]] = {phase: {} for phase in phases}
+        for (phase, name), slot in self._slots.items():
+            if phase in found:
+                found[phase][name] = _way(slot)
+        return found
 
     def reduce_step(self) -> None:
         """Make the values of this step those of all ranks, whose names were compared before.
@@ -184,8 +211,8 @@ class Results:
         """
         if self._world_size == 1:
             return
-        names = sorted(self.step_names())
-        slots = [self._slots[TRAIN_STEP, name] for name in names]
+        here = dict(sorted(self._step_slots().items()))
+        names, slots = list(here), list(here.values())
         entries = [_step_entry(slot) for slot in slots]
         for name, slot, value in zip(
             names, slots, reduced(entries, self._collectives, self._device), strict=True
@@ -279,6 +306,11 @@ class Results:
             if not slot.on_step:
                 del self._slots[key]
 
+    def note(self, values: Mapping[str, float]) -> None:
+        """Put values among the metrics, at once; loggers get them elsewhere, every rank has the same."""
+        self._metrics |= {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
+        self._unlogged |= values.keys()
+
     def metrics(self) -> dict[str, torch.Tensor]:
         """Return the newest value of each name, over all ranks as far as they were reduced."""
         return {**self._latest(), **self._metrics} if self._world_size == 1 else dict(self._metrics)
@@ -327,7 +359,8 @@ class Results:
         """Take up what a run had logged."""
         for name, kept in state.items():
             metric = self._module.get_submodule(kept["attribute"]) if kept.get("attribute") else None
-            self._slots[TRAIN_STEP, name] = Slot.from_state(kept, self._device, metric)
+            slot = self._slots[TRAIN_STEP, name] = Slot.from_state(kept, self._device, metric)
+            slot.mark = _marked(name, slot)
         self._metrics = dict(metrics)
 
     def _agreed(self, here: Mapping[Key, Slot], phases: Mapping[Phase, Part]) -> dict[Key, Agreed]:
@@ -335,16 +368,17 @@ class Results:
         mine = {key: Agreed(slot.said, slot.on_step, slot.attribute) for key, slot in here.items()}
         if self._world_size == 1:
             return mine
-        plain = [(*key, agreed) for key, agreed in mine.items()]
+        plain = [(*key, agreed, here[key].mark) for key, agreed in mine.items()]
         everybody = self._collectives.all_gather_object(([phases[phase].ran for phase in phases], plain))
         for index, phase in enumerate(phases):
-            names = {
-                rank: [row[1] for row in rows if row[0] == phase and _is_shared(row[2].said)]
+            marks = {
+                rank: [row[3] for row in rows if row[0] == phase and _is_shared(row[2].said)]
                 for rank, (ran, rows) in enumerate(everybody)
                 if ran[index]
             }
-            if any(found != next(iter(names.values())) for found in names.values()):
-                raise _disagree(names, "this epoch")
+            if any(found != next(iter(marks.values())) for found in marks.values()):
+                ways = self._collectives.all_gather_object(self._ways([phase])[phase])
+                raise _disagree(marks, ways, "this epoch")
         union = {(row[0], row[1]): row[2] for _, rows in everybody for row in rows}
         return dict(sorted(union.items(), key=lambda pair: pair[0]))
 
@@ -409,8 +443,28 @@ def _changed(name: str, before: LogOptions, now: LogOptions) -> ModuleError:
     )
 
 
-def _disagree(names: dict[int, list[str]], when: str) -> CollectiveError:
+def _way(slot: Slot) -> Way:
+    said = slot.said
+    plain = _plain(said, slot.fx)
+    value = f"torchmetrics object {slot.attribute}" if slot.attribute else "number"
+    flags = said.sync_dist, said.rank_zero_only, said.add_dataloader_idx
+    found = slot.on_step, slot.on_epoch, plain.reduce_fx, plain.rank_fx or None, *flags, value
+    return dict(zip(_FIELDS, found, strict=True))
+
+
+def _marked(name: str, slot: Slot) -> str:
+    """Return a name with how it is kept, as one text that ranks compare."""
+    return "\0".join((name, *map(str, _way(slot).values())))
+
+
+def _disagree(marks: dict[int, list[str]], ways: Sequence[Mapping[str, Way]], when: str) -> CollectiveError:
+    names = {rank: [mark.partition("\0")[0] for mark in some] for rank, some in marks.items()}
     union = sorted({name for some in names.values() for name in some})
+    for name in union:
+        of_ranks = {rank: ways[rank][name] for rank in names if name in ways[rank]}
+        differing = [field for field in _FIELDS if len({way[field] for way in of_ranks.values()}) > 1]
+        if differing:
+            return _differ(name, of_ranks, differing, when)
     lacking = {name: [rank for rank, some in names.items() if name not in some] for name in union}
     missing = {name: ranks for name, ranks in lacking.items() if ranks}
     first = next(iter(missing.items()))
@@ -420,4 +474,20 @@ def _disagree(names: dict[int, list[str]], when: str) -> CollectiveError:
         values={name: f"missing on rank {listed(ranks)}" for name, ranks in missing.items()},
         because="a logged value is one over all ranks, so every rank logs the same names",
         hint="log it on every rank, or say that it is one rank's: self.log(..., rank_zero_only=True)",
+    )
+
+
+def _differ(name: str, of_ranks: Mapping[int, Way], differing: Sequence[str], when: str) -> CollectiveError:
+    values: dict[str, Any] = {}
+    for field in differing:
+        found: dict[Any, list[int]] = {}
+        for rank, way in of_ranks.items():
+            found.setdefault(way[field], []).append(rank)
+        values |= {f"{field} on rank {listed(ranks)}": value for value, ranks in found.items()}
+    return CollectiveError(
+        "loop.logged-keys",
+        f"ranks logged {name!r} in {when} with different options: {listed(differing)}",
+        values=values,
+        because="a logged value is one over all ranks, so every rank logs a name in the same way",
+        hint="log it with the same options on every rank, or under another name",
     )

@@ -72,6 +72,7 @@ class Slot:
         "fx",
         "latest",
         "latest_weight",
+        "mark",
         "metric",
         "on_epoch",
         "on_step",
@@ -86,6 +87,8 @@ class Slot:
         """The torchmetrics object that keeps the epoch itself, where one was logged."""
         self.attribute = ""
         """Where the module holds it."""
+        self.mark = ""
+        """Its name and how it is kept, as ranks compare it."""
         self.latest: Any = None
         self.latest_weight = 0.0
         self.step = -1

@@ -118,6 +118,9 @@ class Run(Protocol):
     def callback_metrics(self) -> Mapping[str, torch.Tensor]:
         """Logged values, the newest of each."""
 
+    def note_metrics(self, values: Mapping[str, float]) -> None:
+        """Put values into `callback_metrics`, without giving them to loggers; the same ones on every rank."""
+
     @property
     def progress_bar_metrics(self) -> Mapping[str, torch.Tensor]:
         """Values logged with ``prog_bar=True``, of this rank, the newest of each."""

@@ -19,6 +19,8 @@ from drivetrain.resolver.facts import Option, StrategyFacts
 
 PARTS = ("accelerator", "devices", "precision", "environment", "checkpoint_io")
 """What a strategy object may hold beside its options; each is a flag with origin OBJECT."""
+_OWN_FLAGS = (*PARTS, "launcher", "num_nodes", "sync_batchnorm")
+"""What is no option of any strategy, since it has a flag of its own."""
 
 
 class StrategySpec:
@@ -131,7 +133,9 @@ class NamedSpec(StrategySpec):
             [inspect.Parameter(name, keyword, default=default) for name, default in defaults.items()]
         )
 
-    def __init__(self, **arguments: Any) -> None:  # noqa: ANN401 - options are checked one by one
+    def __init__(self, *unnamed: Any, **arguments: Any) -> None:  # noqa: ANN401 - options are checked one by one
+        if unnamed:
+            raise PlanError((_unnamed(self, unnamed),))
         parts = {name: arguments.pop(name) for name in PARTS if name in arguments}
         reason = f"{type(self).__name__}(...)"
         found = [*check_options(self.facts, arguments, Origin.ARGUMENT, reason)]
@@ -139,6 +143,18 @@ class NamedSpec(StrategySpec):
             raise PlanError(tuple(found))
         said = {name: value for name, value in arguments.items() if value is not UNSET}
         _store(self, ((self.facts.name, said),), {k: v for k, v in parts.items() if v is not None})
+
+
+def _unnamed(spec: NamedSpec, values: tuple[object, ...]) -> Conflict:
+    facts, shown = spec.facts, ", ".join(map(show, values))
+    call = f"{type(spec).__name__}({shown})"
+    return Conflict(
+        "plan.strategy-option",
+        f"strategy {facts.name!r} takes its options by name, not {shown} by place",
+        {"strategy": Sourced[object](call, Origin.ARGUMENT, f"{type(spec).__name__}(...)")},
+        f"{facts.name!r} has the options: {listed(facts.options)}; hardware has flags: accelerator, devices",
+        ({"strategy": facts.name},),
+    )
 
 
 def _held_by_both(one: StrategySpec, other: StrategySpec) -> Iterator[Conflict]:
@@ -167,11 +183,14 @@ def check_options(
             continue
         fixed = {key: kept for key, kept in options.items() if _problem(facts, key, kept) is None}
         close = nearest(name, facts.options)
-        if name not in facts.options and close and _problem(facts, close, value) is None:
+        beside: dict[str, object] = {}
+        if name in _OWN_FLAGS and name not in facts.options:
+            problem, beside = f"{name} is a flag of its own", {name: value}
+        elif name not in facts.options and close and _problem(facts, close, value) is None:
             fixed[close] = value
         else:
             problem += f"; the hint is without {name}"
-        fixes = ({"strategy": write_call(facts.name, fixed)},)  # type: ignore[arg-type]  # checked just above
+        fixes = ({"strategy": write_call(facts.name, fixed), **beside},)  # type: ignore[arg-type]  # checked just above
         message = f"strategy {facts.name!r} cannot take {name}={show(value)}"
         source = Sourced[object](f"{facts.name}({name}={show(value)})", origin, reason)
         found.append(Conflict("plan.strategy-option", message, {"strategy": source}, problem, fixes))

@@ -146,6 +146,11 @@ class View:
         """The newest value of everything logged in this run, over all ranks as of the last reduction."""
         return {} if self._context is None else self._context.results.metrics()
 
+    def note_metrics(self, values: Mapping[str, float]) -> None:
+        """Put values into `callback_metrics`, without giving them to loggers; the same ones on every rank."""
+        if self._context is not None:
+            self._context.results.note(values)
+
     @property
     def progress_bar_metrics(self) -> Mapping[str, torch.Tensor]:
         """The newest value of what was logged with ``prog_bar=True``; a step's value is this rank's own."""
