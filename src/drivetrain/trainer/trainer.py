@@ -273,6 +273,8 @@ class Trainer(View):
             TrainerError [trainer.no-run]: nothing has been run.
         """
         context = self._context if self._is_live else self._fitted or self._context
+        if not self._saves:
+            return
         if context is None:
             raise no_run("save_checkpoint")
         is_alone = alone and context.strategy.ranks.world_size > 1
@@ -355,8 +357,8 @@ class Trainer(View):
 
     def _gather(self, module: Module) -> None:
         """Bring together the callbacks of a run, and what they say of its settings."""
-        found = with_own(self._given_callbacks, module)
-        self.callbacks = [one for one in found if not isinstance(one, self._left_out)]
+        given, found = self._given_callbacks, with_own(self._given_callbacks, module)
+        self.callbacks = [one for one in found if one in given or not isinstance(one, self._left_out)]
         self._settings = with_schedule(self._given_settings, self.callbacks)
         check_objects(module, self.callbacks, Callback)
 

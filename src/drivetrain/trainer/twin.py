@@ -31,10 +31,11 @@ def twin_of(
     validates: bool = True,
     limits: Mapping[str, int | float] | None = None,
     left_out: tuple[type[Callback], ...] = (),
+    saves: bool = False,
 ) -> tuple[Any, dict[str, Any], Any]:
     """Return a trainer as the caller's, with these bounds, that writes nothing; and copies of the rest.
 
-    Datasets are shared. What refers to the trainer refers in the copies to the new one.
+    It saves nothing either, unless ``saves`` is said. Datasets are shared. What refers to the trainer refers in the copies to the new one.
     """
     settings = trainer._given_settings
     left_out = (*_LEFT_OUT, *left_out)
@@ -52,7 +53,7 @@ def twin_of(
         validation=replace(settings.validation, num_sanity_steps=0),
     )
     twin._given_callbacks = callbacks if callback is None else [*callbacks, callback]
-    twin._left_out = left_out
+    twin._left_out, twin._saves = left_out, saves
     # Code that asks for self.logger.experiment finds one, as in the run itself.
     twin.loggers = [DummyLogger() for _ in trainer.loggers]
     twin.profiler = PassThroughProfiler()

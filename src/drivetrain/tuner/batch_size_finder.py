@@ -42,13 +42,13 @@ class BatchSizeFinder(Finder):
         """
         self.optimal_batch_size = search(trainer, pl_module, self._wanted)
         say(trainer, f"{type(self).__name__}: {self._wanted.batch_arg_name}={self.optimal_batch_size}")
-        self.take_up(trainer, pl_module)
+        self._take_up(trainer, pl_module)
 
-    def search(self, trainer: Any, module: Any) -> None:
+    def _search(self, trainer: Any, module: Any) -> None:
         """Search by `scale_batch_size`."""
         self.scale_batch_size(trainer, module)
 
-    def take_up(self, trainer: Any, module: Any) -> None:
+    def _take_up(self, trainer: Any, module: Any) -> None:
         """Set the size; where loaders and optimizers are there already, they are made anew."""
         context, name = trainer._context, self._wanted.batch_arg_name
         assign(places(name, module, context.datamodule), name, self.optimal_batch_size)
@@ -59,21 +59,21 @@ class BatchSizeFinder(Finder):
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Where a fit's search belongs; it was done before, while the device was free."""
-        self.begin(trainer, pl_module, "fit")
+        self._begin(trainer, pl_module, "fit")
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         """Where that of ``trainer.validate`` belongs."""
-        self.begin(trainer, pl_module, "validate")
+        self._begin(trainer, pl_module, "validate")
 
     def on_test_start(self, trainer: Any, pl_module: Any) -> None:
         """Where that of ``trainer.test`` belongs."""
-        self.begin(trainer, pl_module, "test")
+        self._begin(trainer, pl_module, "test")
 
     def on_predict_start(self, trainer: Any, pl_module: Any) -> None:
         """Where that of ``trainer.predict`` belongs."""
-        self.begin(trainer, pl_module, "predict")
+        self._begin(trainer, pl_module, "predict")
 
-    starts = {  # noqa: RUF012 - typed as a ClassVar in the base class
+    _starts = {  # noqa: RUF012 - typed as a ClassVar in the base class
         "fit": on_fit_start,
         "validate": on_validation_start,
         "test": on_test_start,

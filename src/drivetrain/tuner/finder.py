@@ -34,35 +34,35 @@ class Finder(Callback):
     """
 
     decides = True
-    starts: ClassVar[Mapping[str, Callable[..., None]]] = {}
+    _starts: ClassVar[Mapping[str, Callable[..., None]]] = {}
     """By stage, the hook at whose moment a search belongs."""
     _is_due = False
 
     @abstractmethod
-    def search(self, trainer: Any, module: Any) -> None:
+    def _search(self, trainer: Any, module: Any) -> None:
         """Search, and use what is found in this run."""
 
     @abstractmethod
-    def take_up(self, trainer: Any, module: Any) -> None:
+    def _take_up(self, trainer: Any, module: Any) -> None:
         """Use what was found before."""
 
     def setup(self, trainer: Any, module: Any, stage: str) -> None:
         """Search, unless a subclass does it later or a checkpoint holds what was found."""
         self._is_due = False
-        start = self.starts.get(stage)
+        start = self._starts.get(stage)
         is_resumed = stage == "fit" and trainer.ckpt_path is not None
         if start is None or is_resumed or trainer._settings.is_fast:
             return
         if getattr(type(self), start.__name__) is start:
-            self.search(trainer, module)
+            self._search(trainer, module)
         else:
             self._is_due = True
 
-    def begin(self, trainer: Any, module: Any, stage: str) -> None:
+    def _begin(self, trainer: Any, module: Any, stage: str) -> None:
         """Search late: a subclass has overridden the hook and calls the one that it replaced."""
         if self._is_due and trainer._context.stage == stage:
             self._is_due = False
-            self.search(trainer, module)
+            self._search(trainer, module)
 
     def on_load_checkpoint(self, trainer: Any, module: Any, checkpoint: dict[str, Any]) -> None:
         """Take up what was found before optimizers are made."""
@@ -70,7 +70,7 @@ class Finder(Callback):
         state = kept.get(self.state_key) if isinstance(kept, dict) else None
         if state is not None and trainer._context.stage == "fit":
             self.load_state_dict(state)
-            self.take_up(trainer, module)
+            self._take_up(trainer, module)
 
 
 LEFT_OUT = (Finder, EarlyStopping, LearningRateMonitor, SpikeDetection, StochasticWeightAveraging)

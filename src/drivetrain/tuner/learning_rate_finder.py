@@ -45,13 +45,13 @@ class LearningRateFinder(Finder):
         """
         self.optimal_lr = search(trainer, pl_module, self._wanted)
         say(trainer, f"{type(self).__name__}: suggests {self.optimal_lr.suggestion()}")
-        self.take_up(trainer, pl_module)
+        self._take_up(trainer, pl_module)
 
-    def search(self, trainer: Any, module: Any) -> None:
+    def _search(self, trainer: Any, module: Any) -> None:
         """Search by `lr_find`."""
         self.lr_find(trainer, module)
 
-    def take_up(self, trainer: Any, module: Any) -> None:
+    def _take_up(self, trainer: Any, module: Any) -> None:
         """Set the rate; optimizers that are there are made anew, or have their groups' rates set."""
         suggested = None if self.optimal_lr is None else self.optimal_lr.suggestion()
         if not self._wanted.update_attr or suggested is None:
@@ -70,9 +70,9 @@ class LearningRateFinder(Finder):
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Where the search belongs; it was done before the optimizer was made."""
-        self.begin(trainer, pl_module, "fit")
+        self._begin(trainer, pl_module, "fit")
 
-    starts = {"fit": on_fit_start}  # noqa: RUF012 - typed as a ClassVar in the base class
+    _starts = {"fit": on_fit_start}  # noqa: RUF012 - typed as a ClassVar in the base class
 
     def state_dict(self) -> dict[str, Any]:
         """Return what was found: a fit that goes on does not search again."""
