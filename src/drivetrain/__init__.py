@@ -129,6 +129,8 @@ _HOMES = {
     "strategies.strategy": ("Parts", "Strategy"),
     "trainer": ("Trainer",),
     "trainer.verify": ("ResumeReport",),
+    "tuner.batch_size_finder": ("BatchSizeFinder",),
+    "tuner.learning_rate_finder": ("LearningRateFinder",),
     "tuner.lr_find": ("LRSearch",),
     "tuner.tuner": ("Tuner",),
 }

@@ -128,6 +128,8 @@ from drivetrain.strategies.strategy import Parts as Parts
 from drivetrain.strategies.strategy import Strategy as Strategy
 from drivetrain.trainer import Trainer as Trainer
 from drivetrain.trainer.verify import ResumeReport as ResumeReport
+from drivetrain.tuner.batch_size_finder import BatchSizeFinder as BatchSizeFinder
+from drivetrain.tuner.learning_rate_finder import LearningRateFinder as LearningRateFinder
 from drivetrain.tuner.lr_find import LRSearch as LRSearch
 from drivetrain.tuner.tuner import Tuner as Tuner
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 
 from drivetrain.base.where import HERE, Where
@@ -31,3 +32,16 @@ def test_pages_of_two_notebooks_are_apart() -> None:
 
 def test_the_notebook_pickles_as_the_one_of_the_process_that_reads_it() -> None:
     assert pickle.loads(pickle.dumps(HERE)) is HERE  # noqa: S301 - our own bytes
+
+
+def test_what_is_noted_apart_is_forgotten_unless_it_failed() -> None:
+    where = Where()
+    where.note(stage="fit")
+    with where.apart():
+        where.clear()
+        where.note(step=3)
+    assert str(where) == "stage fit"
+    with contextlib.suppress(KeyError), where.apart():
+        where.note(step=3)
+        raise KeyError
+    assert str(where) == "stage fit, step 3"

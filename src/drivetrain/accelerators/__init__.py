@@ -5,6 +5,7 @@
     accelerator.py   Accelerator: the interface
     cpu.py           CPUAccelerator
     cuda.py          CUDAAccelerator
+    memory.py        whether an error says that memory ran out
     peaks.py         how many operations a second GPUs are promised to do
 """
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class Where:
     """A notebook of one page per process; writing to it costs one dictionary store."""
@@ -16,6 +19,16 @@ class Where:
     def clear(self) -> None:
         """Forget everything, at the beginning and the end of a run."""
         self._facts.clear()
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Run a block that notes what it does itself; afterwards it says again what it said before.
+
+        What failed in the block stays, so that a report tells where it was.
+        """
+        before = dict(self._facts)
+        yield
+        self._facts = before
 
     def __reduce__(self) -> str:
         """Pickle as a name: in another process it is that process's notebook."""

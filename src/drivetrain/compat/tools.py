@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch.utils.data import IterableDataset
 
+from drivetrain.accelerators.memory import is_out_of_memory
 from drivetrain.base.tree import leaves, map_leaves
 from drivetrain.compat.known_errors import PossibleUserWarning
 from drivetrain.compat.rank_zero import rank_zero_info, rank_zero_only
@@ -276,9 +277,7 @@ def is_shared_filesystem(strategy: Any, path: str | os.PathLike[str] | None = No
 
 def is_oom_error(exception: BaseException) -> bool:
     """Whether an error says that memory ran out."""
-    return isinstance(exception, (torch.OutOfMemoryError, MemoryError)) or (
-        isinstance(exception, RuntimeError) and "can't allocate memory" in str(exception).lower()
-    )
+    return is_out_of_memory(exception)
 
 
 def do_nothing_closure() -> None:

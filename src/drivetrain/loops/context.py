@@ -65,6 +65,12 @@ class Context:
     """This rank's random state before the validation that is going on."""
     handles: list[Any] = field(default_factory=list)
     """Hooks on the user's objects, which are taken off when the run ends."""
+    passed: tuple[Any, Any] = (None, None)
+    """The loaders that were passed to the verb; the second are those to validate with in a fit."""
+    reload: Callable[[], None] = lambda: None
+    """Asks the user for loaders again: now, or before the next epoch where one is being read."""
+    configure_optimizers: Callable[[], None] = lambda: None
+    """Makes optimizers and schedulers of a fit anew, before its first step."""
     num_training_batches: int | None = None
     """Steps of an epoch on this rank; None where the loader has no length."""
     loaders: dict[str, list[Any]] = field(default_factory=dict)
@@ -145,8 +151,11 @@ def check_objects(module: Module, callbacks: Sequence[Any], callback_base: type)
 
 
 @contextmanager
-def running(context: Context) -> Iterator[None]:
+def running(context: Context, *, has_data: bool = False) -> Iterator[None]:
     """Set a run up and tear it down: data, hooks, module; also after a failure.
+
+    With ``has_data`` the run is a part of another one, which has prepared the data and set the data module
+    up, takes it down, and is told of what fails.
 
     Collectives:
         one barrier where there is data to prepare; every rank must call.
@@ -158,8 +167,9 @@ def running(context: Context) -> Iterator[None]:
     if datamodule is not None:
         datamodule.trainer = context.run
     try:
-        _prepare(context)
-        if datamodule is not None and not is_unused(datamodule.setup):
+        if not has_data:
+            _prepare(context)
+        if datamodule is not None and not is_unused(datamodule.setup) and not has_data:
             context.seen(datamodule, "setup")(context.stage)
         context.events("setup", context.stage)
         if not is_unused(module.configure_model):
@@ -167,12 +177,12 @@ def running(context: Context) -> Iterator[None]:
                 context.seen(module, "configure_model")()
         with metrics_outside(module):
             yield
-        for call in _teardowns(context):
+        for call in _teardowns(context, has_data=has_data):
             call(context.stage)
     except BaseException as error:
-        for call in _on_exceptions(context):
+        for call in () if has_data else _on_exceptions(context):
             _call_aside(call, error, error)
-        for call in _teardowns(context):
+        for call in _teardowns(context, has_data=has_data):
             _call_aside(call, context.stage, error)
         raise
     finally:
@@ -182,10 +192,10 @@ def running(context: Context) -> Iterator[None]:
         context.strategy.teardown(module)
 
 
-def _teardowns(context: Context) -> list[Callable[..., Any]]:
+def _teardowns(context: Context, *, has_data: bool) -> list[Callable[..., Any]]:
     """Return who is told that the verb ends; also after a failure, as files and processes may be open."""
     datamodule = context.datamodule
-    is_silent = datamodule is None or is_unused(datamodule.teardown)
+    is_silent = has_data or datamodule is None or is_unused(datamodule.teardown)
     own = [] if datamodule is None or is_silent else [context.seen(datamodule, "teardown")]
     return [*context.events.calls("teardown"), *own]
 

@@ -31,6 +31,10 @@ class EvaluationLoop:
         self._context, self._feeds, self._kind = context, feeds, kind
         self._step = evaluation_step(context, STEPS[kind], len(feeds))
 
+    def read(self, feeds: list[Feed]) -> None:
+        """Read these, before the first batch."""
+        self._feeds = feeds
+
     def run(
         self, num_batches: int | None = None, when_done: Callable[[], None] | None = None
     ) -> list[dict[str, torch.Tensor]]:

@@ -47,6 +47,8 @@ class FitLoop:
         self._results, self._strategy, self._progress = context.results, context.strategy, context.progress
         self._world_size = context.strategy.ranks.world_size
         self._feed, self._validation = self._load()
+        self._is_stale = False
+        context.reload, context.configure_optimizers = self._reload_when_due, self._configure
         context.data_state = lambda: self._feed.state_dict(is_read=self._progress.is_trained)
         context.load_data_state = self._load_data_state
         context.training_batches = self._once_more
@@ -97,26 +99,30 @@ class FitLoop:
         _check_module(module, self._settings)
         if not module.training:
             module.train()
-        is_automatic = module.automatic_optimization
-        one_backward = is_automatic and which_optimizer(module.training_step) is None
+        one_backward = module.automatic_optimization and which_optimizer(module.training_step) is None
         self._strategy.setup(module, context.step("training_step"), one_backward=one_backward)
         if checkpoint is not None:
             checkpoints.restore_weights(context, checkpoint, path)
-        configure = f"[Module]{type(module).__name__}.configure_optimizers"
-        found = context.watch.call(read_optimizers, configure)(module, self._settings.clipping)
-        context.stepped, context.schedulers = found.stepped, found.schedulers
-        context.handles += context.watch.steps(context.optimizers)
-        if is_automatic:
-            self._stepper = AutomaticStepper(context, self._planned)
-        else:
-            self._stepper = ManualStepper(context)
-        context.windows = self._stepper.windows
-        module._stepper = self._stepper  # noqa: SLF001 - the run's side of it
+        self._configure()
         if checkpoint is not None:
             checkpoints.restore_training(context, checkpoint, path)
             self._strategy.optimizers_to_device(context.optimizers, self._strategy.device)
         context.first_step = self._progress.global_step
         context.log_hyperparameters()
+
+    def _configure(self) -> None:
+        """Ask the module for its optimizers, and make ready to step with them."""
+        context, module = self._context, self._context.module
+        configure = f"[Module]{type(module).__name__}.configure_optimizers"
+        found = context.watch.call(read_optimizers, configure)(module, self._settings.clipping)
+        context.stepped, context.schedulers = found.stepped, found.schedulers
+        context.handles += context.watch.steps(context.optimizers)
+        if module.automatic_optimization:
+            self._stepper = AutomaticStepper(context, self._planned)
+        else:
+            self._stepper = ManualStepper(context)
+        context.windows = self._stepper.windows
+        module._stepper = self._stepper  # noqa: SLF001 - the run's side of it
 
     def _check_sanity(self) -> None:
         """Run a few validation batches, so that a mistake there shows now and not after an epoch."""
@@ -161,7 +167,14 @@ class FitLoop:
 
     def _reload(self) -> None:
         every = self._settings.reload_every_n_epochs
-        if every and self._progress.epoch % every == 0:
+        if self._is_stale or (every and self._progress.epoch % every == 0):
+            self._is_stale = False
+            self._feed, self._validation = self._load()
+
+    def _reload_when_due(self) -> None:
+        """Ask for the loaders again: at once, or after the epoch whose batches are being read."""
+        self._is_stale = self._progress.batches > 0
+        if not self._is_stale:
             self._feed, self._validation = self._load()
 
     def _epoch(self) -> None:

@@ -26,6 +26,10 @@ class PredictionLoop:
         self._keep = keep
         self._step = evaluation_step(context, "predict_step", len(feeds))
 
+    def read(self, feeds: list[Feed]) -> None:
+        """Read these, before the first batch."""
+        self._feeds = feeds
+
     def run(self) -> list[list[Any]]:
         """Return each loader's outputs, in order: on rank 0, or on every rank where each is a caller.
 

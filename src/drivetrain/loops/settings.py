@@ -74,6 +74,8 @@ class Settings:
     accumulation: Accumulation = field(default_factory=Accumulation)
     clipping: Clipping = field(default_factory=Clipping)
     validation: Validation = field(default_factory=Validation)
+    is_fast: bool = False
+    """Whether it is ``fast_dev_run``, which only tries whether everything runs."""
     overfit: bool = False
     """Whether every epoch, and its validation, reads the same batches of the training loader."""
     reload_every_n_epochs: int = 0
@@ -184,6 +186,7 @@ def _fast(settings: Settings, wanted: object) -> Settings:
     num_batches = 1 if wanted is True else _count("fast_dev_run", wanted, 0)
     return replace(
         settings,
+        is_fast=True,
         bounds=Bounds(max_epochs=1, max_steps=num_batches),
         limits=dict.fromkeys(KINDS, num_batches),
         validation=Validation(num_sanity_steps=0),

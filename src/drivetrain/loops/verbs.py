@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +25,7 @@ from drivetrain.loops.lightning import VERSION, from_lightning, is_lightnings
 from drivetrain.loops.prediction import PredictionLoop
 from drivetrain.loops.settings import Settings
 from drivetrain.loops.sources import all_loaders, find_loader, needed_loader, training_loader
+from drivetrain.modules import Module
 
 KINDS = {"validate": "val", "test": "test", "predict": "predict"}
 """The loaders that each verb reads."""
@@ -47,11 +48,17 @@ class Request:
     """Whether predictions are kept and gathered."""
     compiler: Compiler | None = None
     """What the user compiled the module with."""
+    has_data: bool = False
+    """Whether this is a part of a run that has prepared the data, and set the data module up."""
+    instead: Callable[[Any, Module], Any] | None = None
+    """What is done, once everything is set up, in place of the verb; called with trainer and module."""
 
 
 def perform(context: Context, request: Request) -> Any:
     """Do what was asked for, on this rank."""
-    with _torch_switches(request.settings), running(context):
+    with _torch_switches(request.settings), running(context, has_data=request.has_data):
+        if request.instead is not None:
+            return request.instead(context.run, context.module)
         checkpoint = _read(context, request)
         if request.stage == "fit":
             context.start_logging(None if checkpoint is None else _step_of(checkpoint, request))
@@ -89,17 +96,27 @@ def _fit(context: Context, request: Request, checkpoint: Mapping[str, Any] | Non
 def _evaluate(context: Context, request: Request, checkpoint: Mapping[str, Any] | None) -> Any:
     stage, module, strategy = request.stage, context.module, context.strategy
     kind = KINDS[stage]
-    sources = all_loaders(needed_loader(kind, stage, request.loaders, context.datamodule, module))
-    strategy.setup(module, None)
-    if checkpoint is not None:
-        checkpoints.restore_weights(context, checkpoint, request.ckpt_path)
-    with _feeds(context, request.settings, kind, sources) as feeds:
+    with contextlib.ExitStack() as stack:
+
+        def sources() -> list[Any]:
+            return all_loaders(needed_loader(kind, stage, request.loaders, context.datamodule, module))
+
+        def load(found: list[Any]) -> list[Feed]:
+            stack.close()
+            return stack.enter_context(_feeds(context, request.settings, kind, found))
+
+        first = sources()
+        strategy.setup(module, None)
+        if checkpoint is not None:
+            checkpoints.restore_weights(context, checkpoint, request.ckpt_path)
         if stage == "predict":
             keep = request.return_predictions
-            predict = PredictionLoop(context, feeds, on_every_rank=request.is_external, keep=keep)
+            predict = PredictionLoop(context, load(first), on_every_rank=request.is_external, keep=keep)
+            context.reload = lambda: predict.read(load(sources()))
             found = context.watch.call(predict.run, "run_predict")()
             return None if not keep else found[0] if len(found) == 1 else found
-        loop = EvaluationLoop(context, feeds, _HOOKS[stage])
+        loop = EvaluationLoop(context, load(first), _HOOKS[stage])
+        context.reload = lambda: loop.read(load(sources()))
         values = context.watch.call(loop.run, f"run_{_HOOKS[stage]}")()
         return [{name: float(value) for name, value in one.items()} for one in values]
 

@@ -188,6 +188,16 @@ def _weights_summary(value: object) -> Translation:
     )
 
 
+def _auto_scale_batch_size(value: object) -> Translation:
+    if _is_one_of(value, (False,)):
+        return Translation()
+    mode = f", mode={brief(value)}" if isinstance(value, str) else ""  # True was the default mode
+    return Translation(
+        refused=f"search before the fit: dt.Tuner(trainer).scale_batch_size(model{mode}), whose loaders "
+        "are made with self.batch_size"
+    )
+
+
 def _track_grad_norm(value: object) -> Translation:
     if _is_one_of(value, (-1, -1.0)):
         return Translation()
@@ -230,12 +240,9 @@ _ROWS = (
     Legacy("track_grad_norm", _track_grad_norm),
     Legacy(
         "auto_lr_find",
-        _off_or("this release does not look for a learning rate; set it in configure_optimizers", False),
+        _off_or("search before the fit: dt.Tuner(trainer).lr_find(model, train_dataloaders)", False),
     ),
-    Legacy(
-        "auto_scale_batch_size",
-        _off_or("this release does not look for a batch size; set it in the DataLoader", False),
-    ),
+    Legacy("auto_scale_batch_size", _auto_scale_batch_size),
     Legacy("move_metrics_to_cpu", _off_or("log value.cpu() where memory is short", False)),
     Legacy(
         "multiple_trainloader_mode",

@@ -178,6 +178,16 @@ class DDPRuntime(Strategy):
             for grad, part in zip(grads, torch.split(flat, [grad.numel() for grad in grads]), strict=True):
                 grad.copy_(part.view_as(grad))
 
+    def bytes_beside(self, module: torch.nn.Module) -> int:
+        """Return the size of the buckets, each gradient once more, unless gradients are views of them."""
+        if self.ranks.world_size == 1 or self.options.get("gradient_as_bucket_view"):
+            return 0
+        return sum(
+            one.numel() * one.element_size()
+            for one in module.parameters()
+            if one.requires_grad and not is_lazy(one)
+        )
+
     def clip_gradients(self, optimizer: torch.optim.Optimizer, clip_val: float, algorithm: str) -> None:
         """Clip by torch's own functions: gradients are averaged before, so each rank clips the same."""
         clip_whole(optimizer, clip_val, algorithm)

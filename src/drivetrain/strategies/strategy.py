@@ -187,6 +187,14 @@ class Strategy(ABC):
     def load_optimizer_state(self, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
         """Load what `optimizer_state` returned, at any world size."""
 
+    def bytes_beside(self, module: torch.nn.Module) -> int:  # noqa: ARG002 - for those that need some
+        """Return what training the module on several ranks takes of each device, beside what one rank takes.
+
+        Units:
+            returns: bytes.
+        """
+        return 0
+
     @final
     def making(
         self, *, empty: bool | None = None, device: torch.device | None = None

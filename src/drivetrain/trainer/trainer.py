@@ -8,7 +8,7 @@ import inspect
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
@@ -278,6 +278,8 @@ class Trainer(View):
             TrainerError [trainer.no-run]: nothing has been run.
         """
         context = self._context if self._is_live else self._fitted or self._context
+        if not self._saves:
+            return
         if context is None:
             raise no_run("save_checkpoint")
         is_alone = alone and context.strategy.ranks.world_size > 1
@@ -342,6 +344,7 @@ class Trainer(View):
         weights_only: bool,
         *,
         return_predictions: bool = True,
+        instead: Callable[[Any, Module], Any] | None = None,
     ) -> Any:
         if model is not None:
             model, self._compiler = uncompiled(model)
@@ -352,9 +355,7 @@ class Trainer(View):
         try:
             found = self._resolution
             check(found.plan, found.catalogue, found.objects)
-            self.callbacks = with_own(self._given_callbacks, module)
-            self._settings = with_schedule(self._given_settings, self.callbacks)
-            check_objects(module, self.callbacks, Callback)
+            self._gather(module)
             request = Request(
                 stage=stage,
                 settings=self._settings,
@@ -365,6 +366,7 @@ class Trainer(View):
                 return_predictions=return_predictions,
                 is_external=found.plan.launcher == "external",
                 compiler=self._compiler,
+                instead=instead,
             )
             self._module, self._context, self._ckpt_path = module, None, request.ckpt_path
             launcher = build_launcher(found.plan, found.catalogue, found.objects)
@@ -378,6 +380,26 @@ class Trainer(View):
             return result
         finally:
             self._resolution = before
+
+    def _gather(self, module: Module) -> None:
+        """Bring together the callbacks of a run, and what they say of its settings."""
+        given, found = self._given_callbacks, with_own(self._given_callbacks, module)
+        self.callbacks = [one for one in found if one in given or not isinstance(one, self._left_out)]
+        self._settings = with_schedule(self._given_settings, self.callbacks)
+        check_objects(module, self.callbacks, Callback)
+
+    def _run_within(
+        self, stage: str, module: Module, datamodule: DataModule | None, loaders: Any, place: Place
+    ) -> Any:
+        """Do a verb on this rank, in the middle of another trainer's run: nothing is launched.
+
+        ``place`` is that of the run, and all of its ranks call; or that of a world of one, which the plan is
+        for then. The data is prepared, and the data module set up.
+        """
+        self._gather(module)
+        request = Request(stage=stage, settings=self._settings, loaders=loaders, has_data=True)
+        with HERE.apart():
+            return _on_rank(self, module, datamodule, request, place)
 
     def _finalize(self, status: str) -> None:
         for logger in self.loggers:
@@ -417,6 +439,7 @@ def _on_rank(
             watch=watch,
             compiler=request.compiler,
             results=Results(strategy.collectives, strategy.device, module),
+            passed=(request.loaders, request.val_loaders),
             start_logging=functools.partial(_start_logging, trainer, strategy, request.stage),
         )
         context.give, context.counts_each = trainer._give, trainer._counts_each

@@ -13,7 +13,7 @@ import torch
 from drivetrain.base.errors import TrainerError
 from drivetrain.base.text import show
 from drivetrain.base.tree import leaves
-from drivetrain.callbacks import Callback
+from drivetrain.callbacks import Checkpoint
 from drivetrain.data.seeds import mix, seeded
 from drivetrain.loops.settings import Bounds
 from drivetrain.trainer.twin import twin_of
@@ -42,10 +42,8 @@ class ResumeReport:
 
 
 @final
-class _Witness(Callback):
+class _Witness(Checkpoint):
     """Writes down every batch of rank 0, and saves, and maybe ends the run, after a step."""
-
-    is_last = True
 
     def __init__(self, cut_at: int, path: Path, *, ends: bool) -> None:
         self.cut_at, self.path, self.ends = cut_at, path, ends
@@ -86,7 +84,8 @@ def verify(trainer: Any, data: Mapping[str, Any], model: Any, steps: int) -> Res
         def run(label: str, seed: int, *, ends: bool = False, resume: bool = False) -> list[int]:
             here = folder / label
             witness = _Witness(cut_at, here / "cut.ckpt", ends=ends)
-            twin, given, copied = twin_of(trainer, witness, data, model, Bounds(max_steps=steps), here)
+            bounds = Bounds(max_steps=steps)
+            twin, given, copied = twin_of(trainer, witness, data, model, bounds, here, saves=True)
             with seeded(seed):
                 twin.fit(copied, **given, ckpt_path=folder / "cut" / "cut.ckpt" if resume else None)
             twin.save_checkpoint(here / "end.ckpt")

@@ -31,6 +31,10 @@ class View:
     _give: Callable[[Mapping[str, float], bool], None] | None = None
     _counts_each = False
     """See `Context`: how a subclass writes and counts in another library's way."""
+    _left_out: tuple[type[Callback], ...] = ()
+    """Callbacks that do not take part, if the module brings them; for a run on the side."""
+    _saves = True
+    """Whether `save_checkpoint` does anything; not in a run on the side whose weights nobody wants."""
 
     def __init__(
         self,

@@ -14,8 +14,14 @@ import torch
 
 from drivetrain.base.errors import TrainerError
 from drivetrain.callbacks import Callback
+from drivetrain.loops.settings import Bounds
+from drivetrain.trainer.twin import twin_of
+from drivetrain.tuner.finder import LEFT_OUT, aside, run_fit
+from drivetrain.tuner.places import needed_places, places
+from drivetrain.tuner.refusal import bad, check_count
 
 MODES = ("exponential", "linear")
+_ATTRIBUTES = ("lr", "learning_rate")
 _SMOOTHING = 0.98
 
 
@@ -59,15 +65,70 @@ class LRSearch:
         return figure
 
 
+@dataclass(frozen=True)
+class RateSearch:
+    """What a search for a learning rate is told."""
+
+    min_lr: float = 1e-8
+    max_lr: float = 1.0
+    num_training: int = 100
+    mode: str = "exponential"
+    early_stop_threshold: float | None = 4.0
+    update_attr: bool = True
+    attr_name: str = ""
+
+    def check(self, caller: str, count: str) -> None:
+        """Refuse what makes no search; ``count`` is what the caller calls the number of steps.
+
+        Raises:
+            TrainerError [trainer.bad-argument]: a value that an argument cannot have.
+        """
+        if self.mode not in MODES:
+            raise bad(caller, "mode", self.mode, "'exponential' or 'linear'", "'exponential'")
+        if not 0 < self.min_lr < self.max_lr:
+            raise bad(caller, "min_lr", self.min_lr, f"above 0 and below max_lr={self.max_lr}", "1e-8")
+        check_count(caller, count, self.num_training, 2, "100")  # a slope has two ends
+
+    def places(self, module: Any) -> tuple[str, list[Any]]:
+        """Return the name that the rate has in a module, and who holds it.
+
+        Raises:
+            TrainerError [trainer.bad-argument]: nobody does.
+        """
+        names = (self.attr_name,) if self.attr_name else _ATTRIBUTES
+        name = next((one for one in names if places(one, module)), names[0])
+        return name, needed_places(name, "learning rate", module)
+
+
+def search(trainer: Any, module: Any, wanted: RateSearch) -> LRSearch:
+    """Search in the middle of a fit, once its data is set up; every rank returns the same.
+
+    Collectives:
+        those of a fit of that many steps; every rank must call.
+    Raises:
+        TrainerError [trainer.bad-argument]: nothing holds the rate, or there are several optimizers.
+    """
+    if wanted.update_attr:
+        wanted.places(module)
+    context = trainer._context
+    data = {"train_dataloaders": context.passed[0], "datamodule": context.datamodule}
+    test = RangeTest(wanted)
+    with aside(context.strategy) as folder:
+        bounds = Bounds(max_steps=wanted.num_training)
+        twin, given, copied = twin_of(
+            trainer, test, data, module, bounds, folder, validates=False, left_out=LEFT_OUT
+        )
+        run_fit(twin, copied, given["datamodule"], given["train_dataloaders"], context.strategy.place)
+    return LRSearch({"lr": test.rates, "loss": test.losses}, wanted.mode)
+
+
 @final
 class RangeTest(Callback):
     """Sets each step's learning rate and keeps its loss; ends the run when the loss has grown too far."""
 
-    def __init__(
-        self, min_lr: float, max_lr: float, num_training: int, mode: str, threshold: float | None
-    ) -> None:
-        self._min_lr, self._max_lr, self._count = min_lr, max_lr, num_training
-        self._mode, self._threshold = mode, threshold
+    def __init__(self, wanted: RateSearch) -> None:
+        self._min_lr, self._max_lr, self._count = wanted.min_lr, wanted.max_lr, wanted.num_training
+        self._mode, self._threshold = wanted.mode, wanted.early_stop_threshold
         self.rates: list[float] = []
         self.losses: list[float] = []
         self._average, self._best = 0.0, math.inf
@@ -90,6 +151,7 @@ class RangeTest(Callback):
                 because="the search changes one learning rate",
                 hint="search with a module that configures one optimizer",
             )
+        trainer.lr_scheduler_configs.clear()  # the rate is set here, and they may watch what is not logged
 
     def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
         """Set the rate, whatever a scheduler has set."""

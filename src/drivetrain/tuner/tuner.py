@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, final
 
-from drivetrain.base.errors import TrainerError
 from drivetrain.data.seeds import seeded
 from drivetrain.loops.settings import Bounds
 from drivetrain.modules import DataModule, Module
+from drivetrain.trainer.arguments import check_data, check_model
 from drivetrain.trainer.trainer import Trainer
 from drivetrain.trainer.twin import twin_of
-from drivetrain.tuner.lr_find import MODES, LRSearch, RangeTest
-
-_ATTRIBUTES = ("lr", "learning_rate")
+from drivetrain.tuner import batch_size, lr_find
+from drivetrain.tuner.batch_size import STAGES, SizeSearch
+from drivetrain.tuner.finder import LEFT_OUT
+from drivetrain.tuner.lr_find import LRSearch, RateSearch
+from drivetrain.tuner.places import assign, needed_places
+from drivetrain.tuner.refusal import bad
 
 
 @final
@@ -47,69 +52,83 @@ class Tuner:
         """Train ``num_training`` steps while the learning rate grows from ``min_lr`` to ``max_lr``.
 
         It stops early when the smoothed loss is ``early_stop_threshold`` times the smallest. With
-        ``update_attr`` the suggestion is set as ``attr_name`` of the module or of its hyperparameters, by
+        ``update_attr`` the suggestion is set as ``attr_name`` of the module and of its hyperparameters, by
         default ``lr`` or ``learning_rate``.
 
         Raises:
             TrainerError [trainer.bad-argument]: wrong bounds, no attribute to set, several optimizers.
         """
-        _check(method if dataloaders is None else "with dataloaders", mode, min_lr, max_lr, num_training)
-        where = _holder(model, attr_name) if update_attr else None
-        test = RangeTest(min_lr, max_lr, num_training, mode, early_stop_threshold)
-        data = {
-            "train_dataloaders": train_dataloaders,
-            "val_dataloaders": val_dataloaders,
-            "datamodule": datamodule,
-        }
-        with tempfile.TemporaryDirectory(prefix="drivetrain-tuner-") as folder, seeded(0):
-            bounds = Bounds(max_steps=num_training)
-            twin, given, copied = twin_of(
-                self._trainer, test, data, model, bounds, Path(folder), validates=False
+        if method != "fit":
+            raise bad("lr_find", "method", method, "'fit', as only training has a learning rate", "'fit'")
+        if dataloaders is not None:
+            raise bad(
+                "lr_find", "dataloaders", dataloaders, "for evaluation, which has no learning rate", "None"
             )
-            twin.fit(copied, **given)
-        found = LRSearch({"lr": test.rates, "loss": test.losses}, mode)
+        wanted = RateSearch(min_lr, max_lr, num_training, mode, early_stop_threshold, update_attr, attr_name)
+        wanted.check("lr_find", "num_training")
+        check_data(datamodule, train_dataloaders, val_dataloaders)
+        name, places = wanted.places(model) if update_attr else ("", [])
+        search = functools.partial(lr_find.search, wanted=wanted)
+        found: LRSearch = self._aside("fit", model, datamodule, train_dataloaders, search)
         suggested = found.suggestion()
-        if where is not None and suggested is not None:
-            holder, name = where
-            if isinstance(holder, dict):
-                holder[name] = suggested
-            else:
-                setattr(holder, name, suggested)
+        if suggested is not None:
+            assign(places, name, suggested)
         return found
 
+    def scale_batch_size(
+        self,
+        model: Module,
+        train_dataloaders: Any = None,
+        val_dataloaders: Any = None,
+        dataloaders: Any = None,
+        datamodule: DataModule | None = None,
+        method: str = "fit",
+        mode: str = "power",
+        steps_per_trial: int = 3,
+        init_val: int = 2,
+        max_trials: int = 25,
+        batch_arg_name: str = "batch_size",
+        margin: float = 0.05,
+        max_val: int | None = 8192,
+    ) -> int:
+        """Return the largest batch size with which every rank takes ``steps_per_trial`` steps.
 
-def _check(method: str, mode: str, min_lr: float, max_lr: float, num_training: int) -> None:
-    if method != "fit":
-        raise _bad("method", method, "'fit', as only training has a learning rate", "'fit'")
-    if mode not in MODES:
-        raise _bad("mode", mode, "'exponential' or 'linear'", "'exponential'")
-    if not 0 < min_lr < max_lr:
-        raise _bad("min_lr", min_lr, f"above 0 and below max_lr={max_lr}", "1e-8")
-    if type(num_training) is not int or num_training < 2:  # noqa: PLR2004 - a slope has two ends
-        raise _bad("num_training", num_training, "a number of steps, 2 or more", "100")
+        It grows from ``init_val``, doubling, until memory runs out on any rank, the data has no more samples,
+        or ``max_val`` or ``max_trials`` is reached. ``binsearch`` then halves the interval, and takes the
+        part ``margin`` off. It is set wherever the model or data module has ``batch_arg_name``, and their
+        loaders must be made with it.
 
+        Raises:
+            TrainerError [trainer.bad-argument]: nothing to set; loaders that are there already, or do not
+                follow; ``init_val`` does not fit.
+        """
+        if method not in STAGES:
+            raise bad("scale_batch_size", "method", method, f"one of {', '.join(STAGES)}", "'fit'")
+        wanted = SizeSearch(mode, steps_per_trial, init_val, max_trials, batch_arg_name, margin, max_val)
+        wanted.check("scale_batch_size")
+        check_data(datamodule, train_dataloaders, val_dataloaders, dataloaders)
+        passed = (train_dataloaders, dataloaders) if method == "fit" else (dataloaders, train_dataloaders)
+        batch_size.refuse_passed(method, next((one for one in passed if one is not None), None))
+        places = needed_places(batch_arg_name, "batch size", model, datamodule)
+        search = functools.partial(batch_size.search, wanted=wanted)
+        size: int = self._aside(method, model, datamodule, None, search)
+        assign(places, batch_arg_name, size)
+        return size
 
-def _holder(model: Any, attr_name: str) -> tuple[Any, str]:
-    names = (attr_name,) if attr_name else _ATTRIBUTES
-    for name in names:
-        if hasattr(model, name):
-            return model, name
-        if name in getattr(model, "hparams", {}):
-            return model.hparams, name
-    raise TrainerError(
-        "trainer.bad-argument",
-        f"{type(model).__name__} has no {' or '.join(names)} for the learning rate that is found",
-        values={"class": type(model).__qualname__, "attr_name": attr_name},
-        because="configure_optimizers reads the learning rate from an attribute or a hyperparameter",
-        hint="set self.lr in __init__ and use it in configure_optimizers, or pass update_attr=False",
-    )
-
-
-def _bad(name: str, value: object, what: str, example: str) -> TrainerError:
-    return TrainerError(
-        "trainer.bad-argument",
-        f"lr_find({name}={value!r})",
-        values={name: value},
-        because=f"{name} is {what}",
-        hint=f"pass {name}={example}",
-    )
+    def _aside(
+        self,
+        stage: str,
+        model: Module,
+        datamodule: DataModule | None,
+        loaders: Any,
+        search: Callable[[Any, Module], Any],
+    ) -> Any:
+        """Set up a run of copies on all ranks, and search in it in place of the verb."""
+        data = {"datamodule": datamodule, "loaders": loaders}
+        with tempfile.TemporaryDirectory(prefix="drivetrain-tuner-") as folder, seeded(0):
+            twin, given, copied = twin_of(
+                self._trainer, None, data, check_model(model), Bounds(), Path(folder), left_out=LEFT_OUT
+            )
+            return twin._run(
+                stage, {}, copied, given["datamodule"], given["loaders"], None, None, True, instead=search
+            )
