@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
 import drivetrain as dt
 from tests.loops.models import Regression, loader, quiet
@@ -39,3 +40,9 @@ def test_both_searches_then_a_fit() -> None:
     assert model.hparams.lr == found.suggestion()
     assert trainer.fit(model).samples == 3 * 64
     assert trainer.optimizers[0].param_groups[0]["lr"] == found.suggestion()
+
+
+def test_a_compiled_module_is_searched_as_it_was_written() -> None:
+    model = Sized({0: 20})
+    assert dt.Tuner(quiet()).scale_batch_size(torch.compile(model, backend="eager")) == 16
+    assert model.batch_size == 16

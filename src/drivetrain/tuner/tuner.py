@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, final
 
 from drivetrain.data.seeds import seeded
+from drivetrain.loops.compiled import uncompiled
 from drivetrain.loops.settings import Bounds
 from drivetrain.modules import DataModule, Module
 from drivetrain.trainer.arguments import check_data, check_model
@@ -125,6 +126,7 @@ class Tuner:
     ) -> Any:
         """Set up a run of copies on all ranks, and search in it in place of the verb."""
         data = {"datamodule": datamodule, "loaders": loaders}
+        model, _ = uncompiled(model)  # compiling for each size would take longer than the search
         with tempfile.TemporaryDirectory(prefix="drivetrain-tuner-") as folder, seeded(0):
             twin, given, copied = twin_of(
                 self._trainer, None, data, check_model(model), Bounds(), Path(folder), left_out=LEFT_OUT
