@@ -25,6 +25,10 @@ _DOUBT_S = 5.0
 """How long to wait for the cause when only consequences were seen."""
 _STUBBORN_S = 10.0
 """How long the caller may take to come back, and again after it was interrupted."""
+_STACK_S = 3.0
+"""How long a process may take to write its stack; a busy machine gets to it late."""
+_WHOLE_S = 0.2
+"""After how long without a change a stack is whole: it is written frame by frame."""
 _GOODBYE_S = 2.0
 """How long a process may take to end after SIGTERM."""
 
@@ -99,8 +103,12 @@ class Watch:
         """Return the Python stack of a rank that still runs; empty when it shows none."""
         path = crash_file(self._folder, rank)
         self._peers[rank].ask_for_stack()
-        deadline = time.monotonic() + _GRACE_S
-        while time.monotonic() < deadline and not (path.exists() and path.stat().st_size):
+        deadline, size, since = time.monotonic() + _STACK_S, 0, time.monotonic()
+        while (now := time.monotonic()) < deadline:
+            before, size = size, path.stat().st_size if path.exists() else 0
+            since = since if size == before else now
+            if size and now - since > _WHOLE_S:
+                break
             time.sleep(0.01)
         return path.read_text(errors="replace") if path.exists() else ""
 
