@@ -52,7 +52,7 @@ def fit(folder: Path, ckpt_path: Path | None = None) -> None:
         max_steps=6,
         callbacks=callbacks,
         accumulate_grad_batches=2,
-        log_every_n_steps=1,
+        log_every_n_steps="5 samples",
         limit_train_batches=4,
     )
     trainer.fit(Net(), loader(20), loader(8), ckpt_path=ckpt_path)
@@ -123,7 +123,12 @@ def _is_free(path: tuple[Any, ...]) -> bool:
         "datamodule_hyper_parameters",
     )
     of_checkpoint = ("best_model", "kth_", "monitor", "last_model", "shelf.scores", "shelf.files")
-    may_be_empty = ("callbacks", "callbacks.Timer.time_elapsed", "callbacks.SpikeDetection.losses")
+    may_be_empty = (
+        "callbacks",
+        "callbacks.Timer.time_elapsed",
+        "callbacks.SpikeDetection.losses",
+        "loops.fit.progress.passed",
+    )
     return (
         path[0] in unread
         or name in may_be_empty

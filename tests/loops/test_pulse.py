@@ -15,3 +15,12 @@ def test_one_rank_always_agrees_with_itself_and_tells_less_often_when_steps_are_
     assert pulse.finish(15) is None
     assert pulse.read() is None
     assert pulse._history == []
+
+
+def test_a_time_that_is_over_is_heard_once_when_it_is_told_again() -> None:
+    pulse = Pulse(SingleCollectives(), torch.device("cpu"))
+    pulse.step((), 0, 0, lambda: True)
+    assert not pulse.take_alarm()
+    pulse.finish(0)
+    assert pulse.take_alarm()
+    assert not pulse.take_alarm()

@@ -6,6 +6,7 @@ from typing import Any, final
 
 from drivetrain.accelerators.cpu import CPUAccelerator
 from drivetrain.callbacks.callback import Callback
+from drivetrain.callbacks.logging_steps import may_be_logged
 from drivetrain.callbacks.refusal import check_flag, check_loggers
 from drivetrain.modules import Module, Run
 
@@ -29,8 +30,10 @@ class DeviceStatsMonitor(Callback):
     def __init__(self, cpu_stats: bool | None = None) -> None:
         self._cpu_stats = None if cpu_stats is None else check_flag(self, "cpu_stats", cpu_stats)
         self._cpu = CPUAccelerator()
-        self._logged = self._began = -1
-        """The steps after and before which was logged last: one step may take several batches."""
+        self._began = -1
+        """The step before which was read last: one step may take several batches."""
+        self._before: dict[str, float] = {}
+        """What was read then; written once the step turns out to be one that is logged."""
 
     def setup(self, trainer: Run, module: Module, stage: str) -> None:
         """See that there is a logger."""
@@ -38,23 +41,21 @@ class DeviceStatsMonitor(Callback):
 
     def on_train_start(self, trainer: Run, module: Module) -> None:
         """Begin with the step that comes."""
-        self._logged = self._began = trainer.global_step
+        self._began, self._before = trainer.global_step, {}
 
     def on_train_batch_start(self, trainer: Run, module: Module, batch: Any, batch_idx: int) -> None:
-        """Log before a step that is logged."""
+        """Read before a step that may be logged."""
         step = trainer.global_step + 1
-        if step % trainer.log_every_n_steps == 0 and step != self._began and trainer.is_global_zero:
-            self._began = step
-            self._log(trainer, "on_train_batch_start", step)
+        if step != self._began and trainer.is_global_zero and may_be_logged(trainer):
+            self._began, self._before = step, self._read(trainer)
 
     def on_train_batch_end(
         self, trainer: Run, module: Module, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Log after it."""
-        step = trainer.global_step
-        if step % trainer.log_every_n_steps == 0 and step != self._logged and trainer.is_global_zero:
-            self._logged = step
-            self._log(trainer, "on_train_batch_end", step)
+        """Log what was read before and after it."""
+        if trainer.is_logging_step and trainer.is_global_zero:
+            self._write(trainer, "on_train_batch_start", self._before)
+            self._write(trainer, "on_train_batch_end", self._read(trainer))
 
     def on_validation_batch_start(
         self, trainer: Run, module: Module, batch: Any, batch_idx: int, dataloader_idx: int = 0
@@ -81,17 +82,21 @@ class DeviceStatsMonitor(Callback):
         self._log_evaluation(trainer, "on_test_batch_end", batch_idx)
 
     def _log_evaluation(self, trainer: Run, hook: str, batch_idx: int) -> None:
-        # Rank 0 has every world_size-th batch.
-        is_due = batch_idx // trainer.world_size % trainer.log_every_n_steps == 0
+        # Rank 0 has every world_size-th batch. Other units than steps say nothing of an evaluation.
+        every, index = trainer.log_every_n_steps, batch_idx // trainer.world_size
+        is_due = index % every == 0 if isinstance(every, int) and every else index == 0
         if is_due and trainer.is_global_zero and not trainer.sanity_checking:
-            self._log(trainer, hook, trainer.global_step)
+            self._write(trainer, hook, self._read(trainer))
 
-    def _log(self, trainer: Run, hook: str, step: int) -> None:
+    def _read(self, trainer: Run) -> dict[str, float]:
         strategy = trainer.strategy
         is_cpu = strategy.device.type == "cpu"
         found: dict[str, float] = {} if is_cpu else strategy.accelerator.stats(strategy.device)
         if self._cpu_stats or (self._cpu_stats is None and is_cpu):
             found |= self._cpu.stats(strategy.device)
+        return found
+
+    def _write(self, trainer: Run, hook: str, found: dict[str, float]) -> None:
         named = {f"{type(self).__name__}.{hook}/{name}": value for name, value in found.items()}
         for logger in trainer.loggers if named else ():
-            logger.log_metrics(named, step)
+            logger.log_metrics(named, trainer.global_step)

@@ -9,6 +9,7 @@ import torch
 
 from drivetrain.base.errors import ModuleError
 from drivetrain.callbacks.callback import Callback
+from drivetrain.callbacks.logging_steps import may_be_logged
 from drivetrain.callbacks.refusal import bad_argument, check_flag
 from drivetrain.modules import Module, Run
 
@@ -28,7 +29,7 @@ class _Named(NamedTuple):
 class LearningRateMonitor(Callback):
     """Give the loggers each parameter group's learning rate, and keep them in ``lrs``.
 
-    ``logging_interval="step"`` writes them at every ``log_every_n_steps``-th optimizer step, in the row of
+    ``logging_interval="step"`` writes them at the optimizer steps of ``log_every_n_steps``, in the row of
     that step and as the step used them; ``"epoch"`` at each epoch's start; None as each scheduler steps, and
     both where an optimizer has none. Names: ``lr-AdamW``, ``lr-AdamW-1`` for the second optimizer of its
     class, ``lr-AdamW/pg1`` where there are several groups; a scheduler's ``name`` takes the place of
@@ -86,16 +87,15 @@ class LearningRateMonitor(Callback):
 
     def on_train_batch_start(self, trainer: Run, module: Module, batch: Any, batch_idx: int) -> None:
         """Note what a step that will be logged is taken with: schedulers move before it is."""
-        number = trainer.global_step + 1
-        if number % trainer.log_every_n_steps == 0:
-            self._coming = (number, self._read(trainer, "step"))
+        if may_be_logged(trainer):
+            self._coming = (trainer.global_step + 1, self._read(trainer, "step"))
 
     def on_train_batch_end(
         self, trainer: Run, module: Module, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Write it in the row of the step, once the step was taken."""
         number, found = self._coming
-        if found and number == trainer.global_step:
+        if found and number == trainer.global_step and trainer.is_logging_step:
             self._coming = (0, {})
             self._write(trainer, number, found)
 

@@ -61,7 +61,6 @@ class ThroughputMonitor(Callback):
         self._available_flops, self._separator = available_flops, separator
         self._throughputs = {loop: Throughput(available_flops, 1, window_size, separator) for loop in _LOOPS}
         self._counts: dict[str, _Count] = {loop: _Count() for loop in _LOOPS}
-        self._logged = -1
 
     def state_dict(self) -> dict[str, Any]:
         """Return what training has come to."""
@@ -86,7 +85,6 @@ class ThroughputMonitor(Callback):
 
     def on_train_start(self, trainer: Run, module: Module) -> None:
         """Start the clock."""
-        self._logged = trainer.global_step
         self._look_up(trainer, "train")
         self._counts["train"].go_on()
 
@@ -95,9 +93,7 @@ class ThroughputMonitor(Callback):
     ) -> None:
         """Count the batch, and log if its step is one that is logged."""
         self._count("train", trainer, module, batch)
-        step = trainer.global_step
-        if step % trainer.log_every_n_steps == 0 and step != self._logged:
-            self._logged = step
+        if trainer.is_logging_step:
             self._log("train", trainer)
 
     def on_validation_start(self, trainer: Run, module: Module) -> None:

@@ -15,6 +15,7 @@ import torch
 
 import drivetrain
 from drivetrain.base.errors import DrivetrainDeprecationWarning, DrivetrainWarning, Notice
+from drivetrain.base.quantity import Quantity
 from drivetrain.callbacks import Callback, Checkpoint, EarlyStopping
 from drivetrain.compat.checkpointing import ModelCheckpoint
 from drivetrain.compat.keeping import default_logger
@@ -286,7 +287,7 @@ class Trainer(Base):
         fits, progress = context.stage == "fit", context.progress
         by_batch = fits and not context.module.automatic_optimization
         taken = progress.seen if by_batch else progress.global_step
-        if is_step and (self._log_every == 0 or (taken % self._log_every and not self.should_stop)):
+        if is_step and (self._log_every == 0 or not (self.is_logging_step or self.should_stop)):
             return
         written = {"epoch": self.current_epoch, **values}
         step = int(written.pop("step", max(taken - 1, 0) if fits else self._steps_before))
@@ -361,9 +362,9 @@ class Trainer(Base):
         return {"num_replicas": self.world_size, "rank": self.global_rank}
 
     @property
-    def log_every_n_steps(self) -> int:
-        """How many steps lie between two logged ones."""
-        return self._log_every
+    def log_every_n_steps(self) -> int | Quantity:
+        """How many steps lie between two logged ones; 0 where none is."""
+        return 0 if self._log_every == 0 else super().log_every_n_steps
 
     @property
     def gradient_clip_val(self) -> float | None:

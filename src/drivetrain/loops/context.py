@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from drivetrain.base.errors import ModuleError
+from drivetrain.base.quantity import Quantity
 from drivetrain.base.where import HERE
 from drivetrain.events import Dispatcher, Watch, check_hooks, is_unused
 from drivetrain.loops.compiled import Compiler, metrics_outside
@@ -36,7 +37,7 @@ class Context:
     datamodule: DataModule | None
     stage: str
     """fit, validate, test or predict."""
-    log_every_n_steps: int
+    log_every_n_steps: int | Quantity
     inference_mode: bool
     """Whether evaluation runs under torch.inference_mode; under torch.no_grad otherwise."""
     events: Dispatcher
@@ -53,6 +54,8 @@ class Context:
     """Gives logged values to the loggers in the run's own way, told whether they are a step's."""
     counts_each: bool = False
     """In manual optimization: whether ``max_steps`` counts each optimizer's steps, and logging batches."""
+    is_logging_step: bool = False
+    """Whether the step that was taken is one of ``log_every_n_steps``."""
     first_step: int = 0
     """Optimizer steps that had been taken when this run began."""
     progress: Progress = field(default_factory=Progress)

@@ -16,7 +16,7 @@ from drivetrain.events import is_unused
 from drivetrain.loops import checkpoint as checkpoints
 from drivetrain.loops.context import Context
 from drivetrain.loops.evaluation import EvaluationLoop
-from drivetrain.loops.interval import Interval
+from drivetrain.loops.interval import Interval, LogInterval, no_part
 from drivetrain.loops.optimization import read_optimizers, step_schedulers
 from drivetrain.loops.pulse import Pulse
 from drivetrain.loops.results import TRAIN_EPOCH, TRAIN_STEP, Part
@@ -60,6 +60,10 @@ class FitLoop:
         self._interval: Interval | None = None
         if isinstance(wanted, Quantity):
             self._interval = Interval(wanted, context.strategy.collectives, context.strategy.device)
+        self._logs: LogInterval | None = None
+        if isinstance(settings.log_every_n_steps, Quantity):
+            pulse, rank = None if self._world_size == 1 else self._pulse, context.strategy.ranks.rank
+            self._logs = LogInterval(settings.log_every_n_steps, pulse, is_teller=rank == 0)
         self._signals = Signals()
         self.stopped_early = False
         self.signal = 0
@@ -107,6 +111,10 @@ class FitLoop:
         if checkpoint is not None:
             checkpoints.restore_training(context, checkpoint, path)
             self._strategy.optimizers_to_device(context.optimizers, self._strategy.device)
+        if self._interval is not None:
+            self._interval.begin(self._progress)
+        if self._logs is not None:
+            self._logs.begin(self._progress, self._feed.num_batches)
         context.first_step = self._progress.global_step
         context.log_hyperparameters()
 
@@ -230,7 +238,7 @@ class FitLoop:
                 raise _beyond(wanted.interval, total)
             return wanted.interval
         if total is None:
-            raise _no_part("val_check_interval", wanted.interval)
+            raise no_part("val_check_interval", wanted.interval)
         return max(1, int(total * wanted.interval))
 
     def _validate(self) -> None:
@@ -257,7 +265,7 @@ class FitLoop:
         left = math.ceil((self._feed.num_batches - self._progress.batches) / self._world_size)
         return max(1, min(factor, left))
 
-    def _steps(self) -> bool:  # noqa: C901, PLR0912 - the hot path: a branch costs less than a call
+    def _steps(self) -> bool:  # noqa: C901, PLR0912, PLR0915 - the hot path: a branch costs less than a call
         """Take the steps of an epoch that are left; return whether the epoch came to its end.
 
         This is the hot path: hooks were looked up before, and nothing reads a tensor's value.
@@ -265,11 +273,8 @@ class FitLoop:
         context, progress, results = self._context, self._progress, self._results
         starts = context.events.calls("on_train_batch_start")
         ends = context.events.calls("on_train_batch_end")
-        log_every, max_steps, is_alone = (
-            context.log_every_n_steps,
-            self._bounds.max_steps,
-            self._world_size == 1,
-        )
+        log_every = context.log_every_n_steps if isinstance(context.log_every_n_steps, int) else 0
+        max_steps, is_alone = self._bounds.max_steps, self._world_size == 1
         num_batches, move = self._feed.num_batches, mover(context, 0)
         by_batch = context.counts_each and not context.module.automatic_optimization
         may_be_left = may_skip(starts)
@@ -299,7 +304,9 @@ class FitLoop:
             is_last = max_steps == progress.global_step or share.consumed == num_batches or self._is_full()
             counted = progress.seen if by_batch else progress.global_step
             has_stepped = by_batch or counted != step
-            is_logging = is_last or (has_stepped and counted % log_every == 0)
+            is_due = has_stepped and (counted % log_every == 0 if log_every else self._logs_now())
+            context.is_logging_step = is_due
+            is_logging = is_last or is_due
             if not is_alone:
                 self._tell()
             if is_logging:
@@ -320,6 +327,9 @@ class FitLoop:
         if not self._settings.accumulation.spans_epochs:
             self._stepper.finish()
         return True
+
+    def _logs_now(self) -> bool:
+        return self._logs is not None and self._logs.is_due(self._progress, self._feed.num_batches)
 
     def _is_due_within(self, every: int, *, is_total: bool, is_logging: bool) -> bool:
         progress = self._progress
@@ -357,7 +367,7 @@ class FitLoop:
             return True
         total = self._context.num_training_batches
         if total is None:
-            raise _no_part("max_epochs", float(bounds.max_part))
+            raise no_part("max_epochs", float(bounds.max_part))
         return progress.steps >= math.ceil(total * (bounds.max_part % 1))
 
     def _wants_stop(self) -> bool:
@@ -366,7 +376,8 @@ class FitLoop:
 
     def _tell(self) -> None:
         names = self._results.step_names()
-        self._check(self._pulse.step(names, self._results.word(names), self._signals.number))
+        is_over = bool if self._logs is None else self._logs.is_over
+        self._check(self._pulse.step(names, self._results.word(names), self._signals.number, is_over))
 
     def _leave(self, *, is_alone: bool) -> None:
         """Save and leave, once every rank knows of the signal; so all are after the same step."""
@@ -434,11 +445,15 @@ def _check_module(module: Any, settings: Settings) -> None:
         if settings.accumulation.by_epoch == {0: 1}
         else dict(settings.accumulation.by_epoch),
     }
-    interval = settings.validation.interval
     if settings.bounds.max_tokens is not None:
         check_counts_tokens(module, "max_steps", f"{settings.bounds.max_tokens} tokens")
-    if isinstance(interval, Quantity) and interval.unit == "tokens":
-        check_counts_tokens(module, "val_check_interval", interval)
+    intervals = {
+        "val_check_interval": settings.validation.interval,
+        "log_every_n_steps": settings.log_every_n_steps,
+    }
+    for name, interval in intervals.items():
+        if isinstance(interval, Quantity) and interval.unit == "tokens":
+            check_counts_tokens(module, name, interval)
     wrong = {name: value for name, value in said.items() if value is not None}
     if not module.automatic_optimization and wrong:
         raise ModuleError(
@@ -457,16 +472,6 @@ def _beyond(interval: int, total: int) -> DataError:
         values={"val_check_interval": interval, "batches": total, "check_val_every_n_epoch": 1},
         because="counted anew in each epoch, it would never come",
         hint="pass check_val_every_n_epoch=None, which counts over epochs' ends",
-    )
-
-
-def _no_part(name: str, part: float) -> DataError:
-    return DataError(
-        "data.val-interval",
-        f"{name}={part} of an epoch whose length nobody knows",
-        values={name: part},
-        because="a part needs a whole",
-        hint="count in steps: pass '500 steps'",
     )
 
 

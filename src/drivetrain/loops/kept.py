@@ -77,10 +77,14 @@ def _check_progress(entry: Entry, *, counts_tokens: bool) -> None:
     for spec in fields(Progress):
         if spec.name == "tokens" and "tokens" not in kept and not counts_tokens:
             continue
-        if isinstance(spec.default, bool):
+        if spec.name == "passed":
+            for _, one in entry["passed"].named() if "passed" in kept else ():
+                said, number = one.each(2)
+                said.text(), number.integer()
+        elif isinstance(spec.default, bool):
             entry[spec.name].flag()
         else:
-            assert isinstance(spec.default, int)  # noqa: S101 - counters and flags are all that there is
+            assert isinstance(spec.default, int)  # noqa: S101 - counters and flags are what is left
             entry[spec.name].integer(min(spec.default, 0) if spec.name != "accumulate" else 1)
 
 

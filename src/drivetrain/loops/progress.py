@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 
@@ -29,8 +29,8 @@ class Progress:
     """Batches that an optimizer step takes in this epoch."""
     seen: int = 0
     """Steps of all epochs, those that were left out included."""
-    intervals: int = 0
-    """Intervals of ``val_check_interval``, where it has a unit, whose end was seen."""
+    passed: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """By interval that is said in a unit: what was said, and how many of them are over."""
     validated_at: int = -1
     """What ``seen`` was when the last validation was run."""
     is_started: bool = False

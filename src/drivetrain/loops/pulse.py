@@ -19,7 +19,7 @@ Names = tuple[str, ...]
 
 @final
 class Pulse:
-    """Whether all ranks logged the same names in every step, and whether one got a signal.
+    """Whether all ranks logged the same names in every step, whether one got a signal, and rank 0's clock.
 
     What is told travels while the next steps are computed, and is read when it is told again; so no step
     waits for it. All ranks read the same at the same step. How many steps lie between follows from how
@@ -36,23 +36,33 @@ class Pulse:
         self._since = time.monotonic()
         self.signal = 0
         """The number of the signal that a rank had when it told last; 0 for none."""
+        self._alarm = 0
 
-    def step(self, names: Names, word: int, signal: int) -> list[Names] | None:
+    def step(
+        self, names: Names, word: int, signal: int, is_over: Callable[[], bool] = bool
+    ) -> list[Names] | None:
         """Count a step, and tell if it is time; return the steps told last if they were not all ranks' own.
 
+        ``is_over`` is asked when it is told, and says whether a time is over that all ranks shall know of.
+
         Collectives:
-            now and then one all_reduce of 32 bytes, not waited for; every rank must call.
+            now and then one all_reduce of 40 bytes, not waited for; every rank must call.
         """
         self._history.append(names)
         self._word = (self._word * 1000003 ^ word) & _MASK
-        return self._tell(signal) if len(self._history) >= self._every else None
+        return self._tell(signal, is_over()) if len(self._history) >= self._every else None
 
-    def _tell(self, signal: int) -> list[Names] | None:
+    def take_alarm(self) -> bool:
+        """Whether a rank's time was over when it told; True once for each, at the same step on every rank."""
+        found, self._alarm = self._alarm, 0
+        return bool(found)
+
+    def _tell(self, signal: int, is_over: bool = False) -> list[Names] | None:
         wrong = self.read()
         now = time.monotonic()
         took_us = int((now - self._since) / max(len(self._history), 1) * 1e6)
         told = torch.tensor(
-            [self._word, -self._word, took_us, signal], dtype=torch.int64, device=self._device
+            [self._word, -self._word, took_us, signal, int(is_over)], dtype=torch.int64, device=self._device
         )
         self._pending = self._collectives.start_all_reduce(told, "max")
         self._told, self._history, self._word, self._since = self._history, [], 0, now
@@ -63,7 +73,8 @@ class Pulse:
         pending, self._pending = self._pending, None
         if pending is None:
             return None
-        high, negated_low, took_us, self.signal = pending().tolist()
+        high, negated_low, took_us, self.signal, alarm = pending().tolist()
+        self._alarm |= alarm
         self._every = max(1, int(_PERIOD_S * 1e6 / max(took_us, 1)))
         return None if high == -negated_low else self._told
 

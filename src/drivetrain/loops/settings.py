@@ -17,7 +17,7 @@ from drivetrain.loops.optimization import Clipping
 _DEFAULT_EPOCHS = 1000
 """Epochs when neither ``max_epochs`` nor ``max_steps`` bounds a fit: what users of such Trainers know."""
 
-_VAL_UNITS: tuple[Unit, ...] = ("steps", "epochs", "samples", "tokens", "seconds")
+_ANY_UNITS: tuple[Unit, ...] = ("steps", "epochs", "samples", "tokens", "seconds")
 
 _LEAST: dict[str, Unit] = {"min_epochs": "epochs", "min_steps": "steps"}
 
@@ -79,7 +79,8 @@ class Settings:
     overfit: bool = False
     """Whether every epoch, and its validation, reads the same batches of the training loader."""
     reload_every_n_epochs: int = 0
-    log_every_n_steps: int = 50
+    log_every_n_steps: int | Quantity = 50
+    """Optimizer steps between those that are logged, or a quantity in another unit."""
     seed: int = 0
     deterministic: bool | str = False
     benchmark: bool | None = None
@@ -194,9 +195,10 @@ def _fast(settings: Settings, wanted: object) -> Settings:
     )
 
 
-def _log_every(wanted: object) -> int:
-    if isinstance(wanted, (str, Quantity)):
-        wanted = int(_amount("log_every_n_steps", wanted, ("steps",)).value)
+def _log_every(wanted: object) -> int | Quantity:
+    if isinstance(wanted, (str, timedelta, Quantity)):
+        found = _amount("log_every_n_steps", wanted, _ANY_UNITS)
+        return int(found.value) if found.unit == "steps" else found
     return _count("log_every_n_steps", wanted, 1)
 
 
@@ -214,7 +216,7 @@ def _validation(given: Mapping[str, Any]) -> Validation:
     if interval is None:
         interval = 1.0
     if isinstance(interval, (str, timedelta, Quantity)):
-        return _validation_every(_amount("val_check_interval", interval, _VAL_UNITS), given)
+        return _validation_every(_amount("val_check_interval", interval, _ANY_UNITS), given)
     is_count = type(interval) is int and interval > 0
     if not is_count and not (type(interval) is float and 0 < interval <= 1):
         raise bad(

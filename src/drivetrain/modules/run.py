@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
+from drivetrain.base.quantity import Quantity
 from drivetrain.collectives.collectives import Collectives
 from drivetrain.resolver.plan import Plan
 
@@ -150,8 +151,12 @@ class Run(Protocol):
         """Batches of each prediction loader, over all ranks."""
 
     @property
-    def log_every_n_steps(self) -> int:
-        """Optimizer steps between those whose values are logged."""
+    def log_every_n_steps(self) -> int | Quantity:
+        """Optimizer steps between those whose values are logged; a quantity where it has another unit."""
+
+    @property
+    def is_logging_step(self) -> bool:
+        """Whether the step that was taken is one of ``log_every_n_steps``; for ``on_train_batch_end``."""
 
     @property
     def samples_seen(self) -> int:

@@ -111,7 +111,7 @@ class Trainer(View):
         gradient_clip_algorithm: str | None = None,
         reload_dataloaders_every_n_epochs: int = 0,
         use_distributed_sampler: bool = True,
-        log_every_n_steps: int | str = 50,
+        log_every_n_steps: int | str | timedelta = 50,
         enable_progress_bar: bool = True,
         enable_checkpointing: bool | None = None,
         enable_model_summary: bool | None = None,

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from drivetrain.base.errors import TrainerError
+from drivetrain.base.quantity import Quantity
 from drivetrain.build import ranks_here
 from drivetrain.callbacks import Callback, Checkpoint, EarlyStopping, ProgressBar
 from drivetrain.collectives.collectives import Collectives
@@ -350,9 +351,14 @@ class View:
         return self._settings.validation.every_n_epochs
 
     @property
-    def log_every_n_steps(self) -> int:
-        """Optimizer steps between those whose logged values are written."""
+    def log_every_n_steps(self) -> int | Quantity:
+        """Optimizer steps between those that are logged; a quantity where it has another unit."""
         return self._settings.log_every_n_steps
+
+    @property
+    def is_logging_step(self) -> bool:
+        """Whether the optimizer step that was taken last is one of them; for ``on_train_batch_end``."""
+        return self._fitted is not None and self._fitted.is_logging_step
 
     @property
     def is_epoch_whole(self) -> bool:
