@@ -68,8 +68,11 @@ class Trainer(View):
     ``enable_checkpointing`` adds a ModelCheckpoint to those in ``callbacks``, ``logger=True`` a CSVLogger;
     nothing is written otherwise. ``enable_model_summary=False`` leaves out the table of layers that a fit
     begins with. ``profiler`` is an object, or ``"simple"``, ``"advanced"`` or ``"pytorch"``. ``barebones``
-    switches off everything around the steps, to measure them.
+    switches off everything around the steps, to measure them. docs/trainer.md has a line for each argument.
 
+    Units:
+        bounds and intervals: what is natural to each; or as said, ``"500 steps"``, ``"0.5 epochs"``,
+        ``"1e6 samples"``, ``"2e7 tokens"``, ``"30 min"``. Samples and tokens are those of all ranks.
     Raises:
         PlanError: the flags describe no run.
         TrainerError [trainer.bad-argument]: an argument has a value that it cannot have.
