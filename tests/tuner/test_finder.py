@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import random
 import signal
@@ -41,8 +42,10 @@ def test_what_happens_aside_leaves_no_trace() -> None:
                 assert str(HERE) == ("stage trial" if fails else before[2])
                 seen.append(fails)
 
+    gc.unfreeze()
     quiet(max_steps=1, callbacks=Looks()).fit(Regression(), loader())
     assert seen == [False, True]
+    assert gc.get_freeze_count() == 0
 
 
 @pytest.mark.parametrize("kind", [dt.BatchSizeFinder, dt.LearningRateFinder])

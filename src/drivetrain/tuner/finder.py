@@ -86,6 +86,7 @@ def aside(strategy: Strategy) -> Iterator[Path]:
     before = strategy.rng_state()
     try:
         with (
+            _among_new_objects(),
             HERE.apart(),
             seeded(0),
             torch.inference_mode(mode=False),
@@ -96,6 +97,20 @@ def aside(strategy: Strategy) -> Iterator[Path]:
     finally:
         strategy.set_rng_state(before)
         free(strategy)
+
+
+@contextmanager
+def _among_new_objects() -> Iterator[None]:
+    """Let collections in a block look only at what it made: a process may hold millions of objects beside."""
+    gc.collect()
+    is_own = gc.get_freeze_count() == 0  # in a forked rank its parent's objects stay frozen
+    if is_own:
+        gc.freeze()
+    try:
+        yield
+    finally:
+        if is_own:
+            gc.unfreeze()
 
 
 def free(strategy: Strategy) -> None:
