@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import io
 import json
+import os
 import platform
 import statistics
 import subprocess
@@ -81,13 +82,17 @@ def times(task: Task, rounds: int) -> list[str]:
 
 
 def memory(task: Task, rounds: int) -> list[str]:
-    """Return the rows of the table of peak memory, each figure of a process of its own."""
+    """Return the rows of the table of peak memory, each figure of a process of its own.
+
+    The first round only lets Python write its bytecode, as an installer does: compiling takes memory.
+    """
     found: dict[str, list[int]] = {name: [] for name in [BY_HAND, *_IN_MEMORY]}
-    for _ in range(rounds):
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    for number in range(rounds + 1):
         for name, peaks in found.items():
             command = [sys.executable, __file__, "--alone", name, "--task", task.name]
-            done = subprocess.run(command, check=True, capture_output=True, text=True)
-            peaks.append(json.loads(done.stdout))
+            done = subprocess.run(command, check=True, capture_output=True, text=True, env=variables)
+            peaks.extend([json.loads(done.stdout)] if number else [])
     rows = [f"| {task.name} | peak MiB | ratio |", "|---|---:|---:|"]
     for name, peaks in found.items():
         ratio = statistics.median(mine / base for mine, base in zip(peaks, found[BY_HAND], strict=True))

@@ -49,3 +49,17 @@ def test_it_goes_on_as_it_was_after_a_failure_and_where_it_was_off() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_a_package_has_the_public_names_that_are_at_home_in_it() -> None:
+    import drivetrain as dt
+    from drivetrain import callbacks, loggers, profilers
+
+    assert callbacks.ModelCheckpoint is dt.ModelCheckpoint
+    assert loggers.CSVLogger is dt.CSVLogger
+    assert profilers.Profiler is dt.Profiler
+    for package in (callbacks, loggers, profilers):
+        assert dir(package)
+        assert all(getattr(package, name) is getattr(dt, name) for name in dir(package))
+    with pytest.raises(AttributeError, match=r"drivetrain.callbacks' has no attribute 'CSVLogger'"):
+        _ = callbacks.CSVLogger

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import drivetrain as dt
-from drivetrain.loggers import DummyLogger
+from drivetrain.loggers.logger import DummyLogger
 from drivetrain.modules.run import Logs
 from tests.loggers.test_rank import TORCHRUN
 from tests.loggers.told import begun, on_rank_one

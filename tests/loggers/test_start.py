@@ -8,7 +8,7 @@ import torch
 import yaml
 
 import drivetrain as dt
-from drivetrain.loggers import begin_loggers, log_hyperparameters
+from drivetrain.loggers.start import begin_loggers, log_hyperparameters
 from tests.loggers.test_csv import filled
 from tests.loggers.told import Told, begun
 

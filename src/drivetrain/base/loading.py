@@ -5,7 +5,10 @@ from __future__ import annotations
 import _thread
 import gc
 import importlib
+import sys
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 _LOCK = _thread.allocate_lock()
 _STATE = {"loading": 0, "collects": False}
@@ -29,3 +32,23 @@ def load(name: str) -> ModuleType:
             _STATE["loading"] -= 1
             if not _STATE["loading"] and _STATE["collects"]:
                 gc.enable()
+
+
+def at_home(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return a package's ``__getattr__`` and ``__dir__``: the public names that are at home in it.
+
+    Each is loaded when it is asked for, so that a run loads the few callbacks that it has, and not all.
+    """
+
+    def names() -> list[str]:
+        face: Any = sys.modules[package.partition(".")[0]]
+        inside = f"{package.partition('.')[2]}."
+        return [name for name, home in face._HOME.items() if f"{home}.".startswith(inside)]  # noqa: SLF001 - the table of public names
+
+    def find(name: str) -> Any:  # noqa: ANN401 - any public name
+        if name not in names():
+            message = f"module {package!r} has no attribute {name!r}"
+            raise AttributeError(message)
+        return getattr(sys.modules[package.partition(".")[0]], name)
+
+    return find, names

@@ -43,58 +43,6 @@
     weight_averaging.py WeightAveraging, EMAWeightAveraging: validate, save and end with an average
 """
 
-from drivetrain.callbacks.backbone_finetuning import BackboneFinetuning
-from drivetrain.callbacks.base_finetuning import BaseFinetuning
-from drivetrain.callbacks.callback import Callback, Checkpoint
-from drivetrain.callbacks.checkpoint import ModelCheckpoint
-from drivetrain.callbacks.device_stats_monitor import DeviceStatsMonitor
-from drivetrain.callbacks.early_stopping import EarlyStopping, EarlyStoppingReason
-from drivetrain.callbacks.gradient_accumulation import GradientAccumulationScheduler
-from drivetrain.callbacks.lambda_callback import LambdaCallback
-from drivetrain.callbacks.learning_rate_monitor import LearningRateMonitor
-from drivetrain.callbacks.line_progress import LineProgress
-from drivetrain.callbacks.model_pruning import ModelPruning
-from drivetrain.callbacks.model_summary import ModelSummary
-from drivetrain.callbacks.on_exception import OnExceptionCheckpoint
-from drivetrain.callbacks.prediction_writer import BasePredictionWriter
-from drivetrain.callbacks.progress_bar import ProgressBar
-from drivetrain.callbacks.rich_model_summary import RichModelSummary
-from drivetrain.callbacks.rich_progress_bar import RichProgressBar, RichProgressBarTheme
-from drivetrain.callbacks.spike_detection import SpikeDetection
-from drivetrain.callbacks.stochastic_weight_averaging import StochasticWeightAveraging
-from drivetrain.callbacks.throughput import Throughput
-from drivetrain.callbacks.throughput_monitor import ThroughputMonitor
-from drivetrain.callbacks.timer import Timer
-from drivetrain.callbacks.tqdm_progress_bar import TQDMProgressBar
-from drivetrain.callbacks.weight_averaging import EMAWeightAveraging, WeightAveraging
+from drivetrain.base.loading import at_home
 
-__all__ = [
-    "BackboneFinetuning",
-    "BaseFinetuning",
-    "BasePredictionWriter",
-    "Callback",
-    "Checkpoint",
-    "DeviceStatsMonitor",
-    "EMAWeightAveraging",
-    "EarlyStopping",
-    "EarlyStoppingReason",
-    "GradientAccumulationScheduler",
-    "LambdaCallback",
-    "LearningRateMonitor",
-    "LineProgress",
-    "ModelCheckpoint",
-    "ModelPruning",
-    "ModelSummary",
-    "OnExceptionCheckpoint",
-    "ProgressBar",
-    "RichModelSummary",
-    "RichProgressBar",
-    "RichProgressBarTheme",
-    "SpikeDetection",
-    "StochasticWeightAveraging",
-    "TQDMProgressBar",
-    "Throughput",
-    "ThroughputMonitor",
-    "Timer",
-    "WeightAveraging",
-]
+__getattr__, __dir__ = at_home(__name__)

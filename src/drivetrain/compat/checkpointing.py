@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from drivetrain.callbacks import ModelCheckpoint as Base
+from drivetrain.callbacks.checkpoint import ModelCheckpoint as Base
 from drivetrain.callbacks.checkpoint_name import joined
 from drivetrain.modules import Run
 

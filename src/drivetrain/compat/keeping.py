@@ -7,11 +7,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from drivetrain.loggers import CSVLogger as OurCSVLogger
-from drivetrain.loggers import DummyLogger
-from drivetrain.loggers import TensorBoardLogger as OurTensorBoardLogger
+from drivetrain.loggers.csv import CSVLogger as OurCSVLogger
+from drivetrain.loggers.logger import DummyLogger
 from drivetrain.loggers.rank import is_rank_zero
 from drivetrain.loggers.silence import SILENCE
+from drivetrain.loggers.tensorboard import TensorBoardLogger as OurTensorBoardLogger
 from drivetrain.machine import installed
 
 __all__ = [

@@ -16,7 +16,8 @@ import torch
 import drivetrain
 from drivetrain.base.errors import DrivetrainDeprecationWarning, DrivetrainWarning, Notice
 from drivetrain.base.quantity import Quantity
-from drivetrain.callbacks import Callback, Checkpoint, EarlyStopping
+from drivetrain.callbacks.callback import Callback, Checkpoint
+from drivetrain.callbacks.early_stopping import EarlyStopping
 from drivetrain.compat.checkpointing import ModelCheckpoint
 from drivetrain.compat.keeping import default_logger
 from drivetrain.compat.kinds import RunningStage, TrainerFn, TrainerState, TrainerStatus

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
-from drivetrain.callbacks import Callback
+from drivetrain.callbacks.callback import Callback
 from drivetrain.modules import DataModule, Module, Run
 
 Images = tuple[torch.Tensor, torch.Tensor]

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from drivetrain.base.errors import BuildError, RankFailure
-from drivetrain.callbacks import Callback, ModelCheckpoint
+from drivetrain.callbacks.callback import Callback
+from drivetrain.callbacks.checkpoint import ModelCheckpoint
 from drivetrain.demo.digits import DigitNet, Digits, KillLastRank, LossCurve, PowerCut
 from drivetrain.demo.picture import draw
 from drivetrain.machine import installed

@@ -18,22 +18,6 @@
     start.py            what a run does with its loggers when it begins
 """
 
-from drivetrain.loggers.comet import CometLogger
-from drivetrain.loggers.csv import CSVLogger
-from drivetrain.loggers.logger import DummyLogger, Logger
-from drivetrain.loggers.mlflow import MLFlowLogger
-from drivetrain.loggers.start import begin_loggers, log_hyperparameters
-from drivetrain.loggers.tensorboard import TensorBoardLogger
-from drivetrain.loggers.wandb import WandbLogger
+from drivetrain.base.loading import at_home
 
-__all__ = [
-    "CSVLogger",
-    "CometLogger",
-    "DummyLogger",
-    "Logger",
-    "MLFlowLogger",
-    "TensorBoardLogger",
-    "WandbLogger",
-    "begin_loggers",
-    "log_hyperparameters",
-]
+__getattr__, __dir__ = at_home(__name__)

@@ -12,10 +12,6 @@
     watching.py      what the loops ask to be watched, as a profiler's actions
 """
 
-from drivetrain.profilers.advanced import AdvancedProfiler
-from drivetrain.profilers.pass_through import PassThroughProfiler
-from drivetrain.profilers.profiler import Profiler
-from drivetrain.profilers.pytorch import PyTorchProfiler
-from drivetrain.profilers.simple import SimpleProfiler
+from drivetrain.base.loading import at_home
 
-__all__ = ["AdvancedProfiler", "PassThroughProfiler", "Profiler", "PyTorchProfiler", "SimpleProfiler"]
+__getattr__, __dir__ = at_home(__name__)

@@ -9,32 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.base.errors import TrainerError
+from drivetrain.base.loading import load
 from drivetrain.base.text import listed, nearest, show
-from drivetrain.callbacks import (
-    Callback,
-    GradientAccumulationScheduler,
-    LineProgress,
-    ModelCheckpoint,
-    ModelSummary,
-    ProgressBar,
-    RichProgressBar,
-    Timer,
-)
-from drivetrain.callbacks.checkpoint import best_path, newest_path
+from drivetrain.callbacks.callback import Callback
+from drivetrain.callbacks.checkpoint import ModelCheckpoint, best_path, newest_path
+from drivetrain.callbacks.gradient_accumulation import GradientAccumulationScheduler
+from drivetrain.callbacks.model_summary import ModelSummary
+from drivetrain.callbacks.progress_bar import ProgressBar
 from drivetrain.events import is_unused
-from drivetrain.loggers.csv import CSVLogger
-from drivetrain.loggers.logger import DummyLogger
 from drivetrain.loops.settings import Accumulation, Settings
 from drivetrain.machine import probe
 from drivetrain.modules import DataModule, Module
 from drivetrain.modules.run import Logs
-from drivetrain.profilers import (
-    AdvancedProfiler,
-    PassThroughProfiler,
-    Profiler,
-    PyTorchProfiler,
-    SimpleProfiler,
-)
+from drivetrain.profilers.pass_through import PassThroughProfiler
+from drivetrain.profilers.profiler import Profiler
 from drivetrain.resolver.legacy import LEGACY
 
 LATER = (
@@ -127,10 +115,24 @@ def read_callbacks(given: Mapping[str, Any]) -> list[Callback]:
     if wanted is not False and not has_summary:
         callbacks.append(ModelSummary())
     if given["max_time"] is not None:
-        callbacks.append(Timer(given["max_time"]))
+        callbacks.append(_of("callbacks.timer").Timer(given["max_time"]))
     if given["enable_progress_bar"] and not any(isinstance(one, ProgressBar) for one in callbacks):
-        callbacks.append(RichProgressBar(leave=True) if probe.is_terminal() else LineProgress())
+        callbacks.append(_bar())
     return callbacks
+
+
+def _bar() -> ProgressBar:
+    bar: ProgressBar
+    if probe.is_terminal():
+        bar = _of("callbacks.rich_progress_bar").RichProgressBar(leave=True)
+    else:
+        bar = _of("callbacks.line_progress").LineProgress()
+    return bar
+
+
+def _of(module: str) -> Any:
+    """Load what not every run needs, when one does."""
+    return load(f"drivetrain.{module}")
 
 
 def read_loggers(given: Mapping[str, Any]) -> list[Logs]:
@@ -143,19 +145,16 @@ def read_loggers(given: Mapping[str, Any]) -> list[Logs]:
     if wanted is None or wanted is False:
         return []
     if wanted is True:
-        found: list[Any] = [CSVLogger(given["default_root_dir"] or ".")]
+        found: list[Any] = [_of("loggers.csv").CSVLogger(given["default_root_dir"] or ".")]
     else:
         found = list(wanted) if isinstance(wanted, (list, tuple)) else [wanted]
     if not all(callable(getattr(one, "log_metrics", None)) for one in found):
         raise _bad("logger", wanted, "True, False, a Logger or a list of them", "logger=True")
-    return [DummyLogger() for _ in found] if given["fast_dev_run"] else found
+    return [_of("loggers.logger").DummyLogger() for _ in found] if given["fast_dev_run"] else found
 
 
-_PROFILERS: dict[str, type[Profiler]] = {
-    "simple": SimpleProfiler,
-    "advanced": AdvancedProfiler,
-    "pytorch": PyTorchProfiler,
-}
+_PROFILERS = {"simple": "SimpleProfiler", "advanced": "AdvancedProfiler", "pytorch": "PyTorchProfiler"}
+"""By name, the class; the name is its module's too."""
 
 
 def read_profiler(given: Mapping[str, Any]) -> Profiler:
@@ -169,12 +168,13 @@ def read_profiler(given: Mapping[str, Any]) -> Profiler:
         return PassThroughProfiler()
     if isinstance(wanted, Profiler):
         return wanted
-    kind = _PROFILERS.get(wanted.lower()) if isinstance(wanted, str) else None
-    if kind is None:
+    name = wanted.lower() if isinstance(wanted, str) else None
+    if name not in _PROFILERS:
         close = nearest(wanted, _PROFILERS) if isinstance(wanted, str) else None
         because = f"None, a Profiler object, or one of {listed(map(repr, _PROFILERS))}"
         raise _bad("profiler", wanted, because, f"profiler={close or 'simple'!r}")
-    return kind()
+    profiler: Profiler = getattr(_of(f"profilers.{name}"), _PROFILERS[name])()
+    return profiler
 
 
 _AROUND = {

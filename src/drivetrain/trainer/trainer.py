@@ -11,14 +11,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from drivetrain.base.loading import load
 from drivetrain.base.origin import AUTO, OFF, ONE
 from drivetrain.base.where import HERE
 from drivetrain.build import build_launcher, build_strategy, check, strategy_here
-from drivetrain.callbacks import Callback
+from drivetrain.callbacks.callback import Callback
 from drivetrain.callbacks.checkpoint import newest_path
 from drivetrain.collectives.place import Place
 from drivetrain.events import Dispatcher, Watch
@@ -32,7 +33,7 @@ from drivetrain.loops.settings import read_settings
 from drivetrain.loops.verbs import Request, perform
 from drivetrain.modules import DataModule, Module
 from drivetrain.modules.run import Logs
-from drivetrain.profilers import Profiler
+from drivetrain.profilers.profiler import Profiler
 from drivetrain.profilers.watching import watch_for
 from drivetrain.resolver.front import plan_for
 from drivetrain.strategies.strategy import Strategy
@@ -51,8 +52,10 @@ from drivetrain.trainer.arguments import (
     with_schedule,
 )
 from drivetrain.trainer.overrides import FLAGS, plan_call
-from drivetrain.trainer.verify import ResumeReport, verify
 from drivetrain.trainer.view import View, no_run
+
+if TYPE_CHECKING:
+    from drivetrain.trainer.verify import ResumeReport
 
 
 class Trainer(View):
@@ -333,7 +336,8 @@ class Trainer(View):
             "val_dataloaders": val_dataloaders,
             "datamodule": datamodule,
         }
-        return verify(self, data, model, steps)
+        report: ResumeReport = load("drivetrain.trainer.verify").verify(self, data, model, steps)
+        return report
 
     def _run(
         self,

@@ -10,11 +10,14 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from drivetrain.callbacks import Callback, Checkpoint, ProgressBar, ThroughputMonitor, Timer
+from drivetrain.callbacks.callback import Callback, Checkpoint
+from drivetrain.callbacks.progress_bar import ProgressBar
+from drivetrain.callbacks.throughput_monitor import ThroughputMonitor
+from drivetrain.callbacks.timer import Timer
 from drivetrain.loggers.logger import DummyLogger
 from drivetrain.loops.settings import Bounds
 from drivetrain.modules import DataModule, Module
-from drivetrain.profilers import PassThroughProfiler
+from drivetrain.profilers.pass_through import PassThroughProfiler
 
 _LEFT_OUT = (Checkpoint, ProgressBar, ThroughputMonitor, Timer)
 """Callbacks that write files of their own, draw, or keep times, which are never the same twice."""

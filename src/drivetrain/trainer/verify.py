@@ -13,7 +13,7 @@ import torch
 from drivetrain.base.errors import TrainerError
 from drivetrain.base.text import show
 from drivetrain.base.tree import leaves
-from drivetrain.callbacks import Checkpoint
+from drivetrain.callbacks.callback import Checkpoint
 from drivetrain.data.seeds import mix, seeded
 from drivetrain.loops.settings import Bounds
 from drivetrain.trainer.twin import twin_of

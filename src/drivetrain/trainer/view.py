@@ -11,7 +11,9 @@ import torch
 from drivetrain.base.errors import TrainerError
 from drivetrain.base.quantity import Quantity
 from drivetrain.build import ranks_here
-from drivetrain.callbacks import Callback, Checkpoint, EarlyStopping, ProgressBar
+from drivetrain.callbacks.callback import Callback, Checkpoint
+from drivetrain.callbacks.early_stopping import EarlyStopping
+from drivetrain.callbacks.progress_bar import ProgressBar
 from drivetrain.collectives.collectives import Collectives
 from drivetrain.loops.compiled import Compiler
 from drivetrain.loops.context import Context
@@ -19,7 +21,8 @@ from drivetrain.loops.optimization import Scheduled
 from drivetrain.loops.settings import Settings
 from drivetrain.modules import DataModule, Module
 from drivetrain.modules.run import Logs
-from drivetrain.profilers import PassThroughProfiler, Profiler
+from drivetrain.profilers.pass_through import PassThroughProfiler
+from drivetrain.profilers.profiler import Profiler
 from drivetrain.resolver.plan import Plan
 from drivetrain.resolver.ranks import Ranks
 from drivetrain.resolver.resolve import Resolution

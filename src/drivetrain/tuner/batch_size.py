@@ -16,7 +16,7 @@ import torch
 
 from drivetrain.accelerators.memory import is_out_of_memory
 from drivetrain.base.errors import TrainerError
-from drivetrain.callbacks import Callback
+from drivetrain.callbacks.callback import Callback
 from drivetrain.collectives.place import Place
 from drivetrain.data import CombinedLoader
 from drivetrain.loops.settings import Bounds

@@ -14,13 +14,11 @@ from typing import Any, ClassVar
 import torch
 
 from drivetrain.base.where import HERE
-from drivetrain.callbacks import (
-    Callback,
-    EarlyStopping,
-    LearningRateMonitor,
-    SpikeDetection,
-    StochasticWeightAveraging,
-)
+from drivetrain.callbacks.callback import Callback
+from drivetrain.callbacks.early_stopping import EarlyStopping
+from drivetrain.callbacks.learning_rate_monitor import LearningRateMonitor
+from drivetrain.callbacks.spike_detection import SpikeDetection
+from drivetrain.callbacks.stochastic_weight_averaging import StochasticWeightAveraging
 from drivetrain.data.seeds import seeded
 from drivetrain.strategies.strategy import Strategy
 

@@ -13,7 +13,7 @@ from typing import Any, final
 import torch
 
 from drivetrain.base.errors import TrainerError
-from drivetrain.callbacks import Callback
+from drivetrain.callbacks.callback import Callback
 from drivetrain.loops.settings import Bounds
 from drivetrain.trainer.twin import twin_of
 from drivetrain.tuner.finder import LEFT_OUT, aside, run_fit
