@@ -333,3 +333,47 @@ def test_a_precision_that_scales_nothing_has_no_scaler(tmp_path):
     trainer = made(tmp_path, max_epochs=1)
     trainer.fit(Net(), loader(3))
     assert trainer.scaler is None
+
+
+class Outputs(Net):
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how, self.seen = how, []
+        self.automatic_optimization = how != "by hand"
+
+    def training_step(self, batch, batch_idx):
+        if self.how == "none":
+            return None
+        loss = super().training_step(batch, batch_idx)
+        self.loss = loss.detach()
+        if self.how == "by hand":
+            self.manual_backward(loss)
+            self.optimizers().step()
+        return {"loss": loss, "size": 4} if self.how == "dict" else loss
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.seen.append(outputs)
+
+
+@pytest.mark.parametrize(
+    ("how", "factor", "names"),
+    [("tensor", 1, ["loss"]), ("dict", 2, ["loss", "size"]), ("by hand", 1, ["loss"]), ("none", 1, [])],
+)
+def test_hooks_get_a_step_s_output_as_a_dict(tmp_path, how, factor, names):
+    module = Outputs(how)
+    made(tmp_path, accumulate_grad_batches=factor).fit(module, loader(2))
+    assert [list(one) for one in module.seen] == [names] * 2
+    if names:
+        found = module.seen[-1]["loss"]
+        assert not found.requires_grad
+        assert found == module.loss / factor
+
+
+def test_a_sanity_check_is_an_evaluation(tmp_path):
+    class Asks(Net):
+        def on_validation_start(self):
+            self.found = (self.trainer.sanity_checking, self.trainer.evaluating, self.trainer.validating)
+
+    module = Asks()
+    made(tmp_path, num_sanity_val_steps=1, max_epochs=0).fit(module, loader(1), loader(1))
+    assert module.found == (True, True, False)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+import torchmetrics
 
 import drivetrain as dt
 from tests.loops.models import Regression, data, loader, quiet
@@ -93,3 +94,42 @@ def test_a_module_in_float64_gets_its_inputs_as_they_are() -> None:
     samples = [tuple(one.double() for one in batch) for batch in loader()]
     assert quiet().validate(module, samples)[0]["val"] > 0
     assert quiet(precision="64-true").validate(Regression(), loader())[0]["val"] > 0
+
+
+class Reads(Regression):
+    """Reads, in the hooks after an epoch, what its steps logged, as numbers and as metrics."""
+
+    def __init__(self):
+        super().__init__()
+        self.fitted, self.measured = (torchmetrics.MeanMetric() for _ in range(2))
+        self.found: list[tuple[str, float, float]] = []
+
+    def training_step(self, batch, batch_idx):
+        self.fitted.update(float(batch_idx))
+        self.log("fitted", self.fitted, on_step=False, on_epoch=True)
+        return super().training_step(batch, batch_idx)
+
+    def on_train_epoch_end(self):
+        self.found.append(
+            ("train", float(self.trainer.callback_metrics["fitted"]), float(self.fitted.compute()))
+        )
+
+    def validation_step(self, batch, batch_idx):
+        self.measured.update(float(batch_idx))
+        self.log("measured", self.measured)
+        self.log("plain", float(batch_idx + self.current_epoch))
+
+    def on_validation_epoch_end(self):
+        seen = self.trainer.callback_metrics
+        assert float(seen["plain"]) == float(seen["measured"]) + self.current_epoch
+        self.found.append(("val", float(seen["measured"]), float(self.measured.compute())))
+
+
+@pytest.mark.parametrize("devices", [1, pytest.param(2, marks=pytest.mark.ranks)])
+def test_the_hooks_after_an_epoch_see_its_values(devices: int) -> None:
+    module = Reads()
+    quiet(devices=devices, strategy="ddp", max_epochs=2).fit(
+        module, loader(12 * devices, 4), loader(16 * devices, 4)
+    )
+    measured = 1.5 if devices == 1 else 3.5
+    assert module.found == [("val", measured, measured), ("train", 1.0, 1.0)] * 2

@@ -127,7 +127,7 @@ class Trainer(Base):
         with _old_names_are_fine():
             super().__init__(**given, **more)
         self._counts_each = True
-        self._give = self._write
+        self._give, self._shown = self._write, self._outputs
 
     def fit(  # type: ignore[override]  # what users of it know: None, and more kinds of arguments
         self,
@@ -293,6 +293,20 @@ class Trainer(Base):
         step = int(written.pop("step", max(taken - 1, 0) if fits else self._steps_before))
         for logger in self.loggers:
             logger.log_metrics(written, step)
+
+    def _outputs(self, output: Any) -> dict[str, Any]:
+        """Return a training step's output as hooks know it there: a dict, its loss without a graph.
+
+        In automatic optimization the loss is one batch's part of the accumulation window.
+        """
+        if output is None:
+            return {}
+        found = dict(output) if isinstance(output, Mapping) else {"loss": output}
+        loss = found.get("loss")
+        if isinstance(loss, torch.Tensor):
+            is_shared = self._fitted is not None and self._fitted.module.automatic_optimization
+            found["loss"] = loss.detach() / (self.accumulate_grad_batches if is_shared else 1)
+        return found
 
     @property
     def _steps_before(self) -> int:

@@ -45,6 +45,9 @@ def save(context: Context, path: str | os.PathLike[str], *, weights_only: bool, 
         "torch_version": str(torch.__version__),
         "plan": context.run.plan.to_dict(),
     }
+    for name, holder in (("hparams_name", context.module), ("datamodule_hparams_name", context.datamodule)):
+        if holder is not None and holder._hparams_name is not None:  # noqa: SLF001 - its part of the file
+            checkpoint[name] = holder._hparams_name  # noqa: SLF001 - as above
     if not weights_only:
         checkpoint |= _training_state(context, is_live=is_live)
     context.events("on_save_checkpoint", checkpoint)

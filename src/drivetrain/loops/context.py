@@ -52,6 +52,8 @@ class Context:
     """Gives the loggers what the module and data module were made with."""
     give: Callable[[Mapping[str, float], bool], None] | None = None
     """Gives logged values to the loggers in the run's own way, told whether they are a step's."""
+    shown: Callable[[Any], Any] | None = None
+    """Makes of a training step's output what on_train_batch_end is given; None gives it as it is."""
     counts_each: bool = False
     """In manual optimization: whether ``max_steps`` counts each optimizer's steps, and logging batches."""
     is_logging_step: bool = False

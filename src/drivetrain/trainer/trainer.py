@@ -446,6 +446,7 @@ def _on_rank(
             start_logging=functools.partial(_start_logging, trainer, strategy, request.stage),
         )
         context.give, context.counts_each = trainer._give, trainer._counts_each
+        context.shown = trainer._shown
         if trainer._autologs:
             context.log_hyperparameters = functools.partial(
                 log_hyperparameters, trainer.loggers, module, datamodule

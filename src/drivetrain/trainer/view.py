@@ -30,6 +30,7 @@ class View:
     """The state of a Trainer, and questions about it."""
 
     _give: Callable[[Mapping[str, float], bool], None] | None = None
+    _shown: Callable[[Any], Any] | None = None
     _counts_each = False
     """See `Context`: how a subclass writes and counts in another library's way."""
     _left_out: tuple[type[Callback], ...] = ()
@@ -248,9 +249,12 @@ class View:
 
     @property
     def is_last_batch(self) -> bool:
-        """Whether the batch that was taken last is the last of its epoch."""
+        """Whether the batch that is being taken, or was taken last, is the last of its epoch."""
         fitted = self._fitted
-        return fitted is not None and fitted.progress.steps == fitted.num_training_batches
+        if fitted is None:
+            return False
+        taken = fitted.progress.steps + fitted.in_step
+        return taken == fitted.num_training_batches or (taken == 0 and fitted.progress.epoch > 0)
 
     @property
     def node_rank(self) -> int:
@@ -453,8 +457,8 @@ class View:
 
     @property
     def evaluating(self) -> bool:
-        """Whether the validation or the test loop runs now."""
-        return self._is_in("validation", "test")
+        """Whether the validation loop, also that before a fit, or the test loop runs now."""
+        return self._is_in("validation", "sanity", "test")
 
     @property
     def sanity_checking(self) -> bool:
