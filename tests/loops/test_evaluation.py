@@ -133,3 +133,41 @@ def test_the_hooks_after_an_epoch_see_its_values(devices: int) -> None:
     )
     measured = 1.5 if devices == 1 else 3.5
     assert module.found == [("val", measured, measured), ("train", 1.0, 1.0)] * 2
+
+
+class Remembers(dt.Callback):
+    """Keeps a number of the fit, and logs it where the module is tested."""
+
+    def __init__(self, kept: float) -> None:
+        self.kept = kept
+
+    def on_test_epoch_end(self, trainer, module):
+        self.log("kept", self.kept)
+        self.log_dict({"twice": 2 * self.kept})
+
+    def state_dict(self):
+        return {"kept": self.kept}
+
+    def load_state_dict(self, state_dict):
+        self.kept = state_dict["kept"]
+
+
+def test_a_callback_s_state_comes_with_the_checkpoint(tmp_path) -> None:
+    stops = dt.EarlyStopping("loss", patience=1)
+    trainer = quiet(max_epochs=1, callbacks=[Remembers(3.0), dt.EarlyStopping("loss", patience=5)])
+    trainer.fit(Regression(), loader())
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    other = quiet(callbacks=[Remembers(0.0), stops])
+    found = other.test(Regression(), loader(), ckpt_path=tmp_path / "a.ckpt")[0]
+    assert (found["kept"], found["twice"]) == (3.0, 6.0)
+    assert stops.best_score.isinf()
+    trainer.save_checkpoint(tmp_path / "b.ckpt", weights_only=True)
+    kept = quiet(callbacks=Remembers(1.0)).test(Regression(), loader(), ckpt_path=tmp_path / "b.ckpt")
+    assert kept[0]["kept"] == 1.0
+
+
+def test_a_callback_logs_in_a_run_only() -> None:
+    callback = Remembers(1.0)
+    quiet(callbacks=callback).test(Regression(), loader())
+    with pytest.raises(dt.ModuleError, match=r"module.log-outside\] self.log of Remembers"):
+        callback.log("late", 1.0)

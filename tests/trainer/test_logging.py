@@ -132,9 +132,7 @@ def test_a_row_has_what_the_step_s_hooks_and_earlier_steps_logged(tmp_path: Path
         (8, 2, 0),
         (10, 4, 3),
     ]
-    resumed = quiet(
-        max_epochs=2, log_every_n_steps=2, logger=dt.CSVLogger(tmp_path, name="a", version="c")
-    )
+    resumed = quiet(max_epochs=2, log_every_n_steps=2, logger=dt.CSVLogger(tmp_path, name="a", version="c"))
     if devices == 1:
         resumed.fit(Sometimes(), loader(20), ckpt_path=tmp_path / "epoch=1-step=7.ckpt")
         again = [row for row in rows(tmp_path / "a" / "c") if "after" in row]

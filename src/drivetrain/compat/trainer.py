@@ -284,15 +284,26 @@ class Trainer(Base):
         """Give logged values to the loggers, at the number of steps before them."""
         context = self._context
         assert context is not None  # noqa: S101 - a run calls it
-        fits, progress = context.stage == "fit", context.progress
-        by_batch = fits and not context.module.automatic_optimization
-        taken = progress.seen if by_batch else progress.global_step
+        fits = context.stage == "fit"
         if is_step and (self._log_every == 0 or not (self.is_logging_step or self.should_stop)):
             return
         written = {"epoch": self.current_epoch, **values}
-        step = int(written.pop("step", max(taken - 1, 0) if fits else self._steps_before))
+        step = int(written.pop("step", self.logging_step if fits else self._steps_before))
         for logger in self.loggers:
             logger.log_metrics(written, step)
+
+    @property
+    def logging_step(self) -> int:
+        """The number of steps before the one that was taken last."""
+        return max(self.coming_logging_step - 1, 0)
+
+    @property
+    def coming_logging_step(self) -> int:
+        """Steps of the fit, as loggers count them: batches, in manual optimization."""
+        if self._fitted is None:
+            return 0
+        progress = self._fitted.progress
+        return progress.global_step if self._fitted.module.automatic_optimization else progress.seen
 
     def _outputs(self, output: Any) -> dict[str, Any]:
         """Return a training step's output as hooks know it there: a dict, its loss without a graph.
@@ -389,6 +400,15 @@ class Trainer(Base):
     def gradient_clip_algorithm(self) -> str | None:
         """How they are clipped, or None."""
         return None if self._settings.clipping.val is None else self._settings.clipping.algorithm
+
+    @property
+    def num_training_batches(self) -> int | float:  # type: ignore[override]  # inf is what is known there
+        """Steps of an epoch on each rank; inf where the loader has no length, or none was read yet."""
+        found = super().num_training_batches
+        return math.inf if found is None else found
+
+    def _num_batches(self, kind: str) -> list[Any]:
+        return [math.inf if one is None else one for one in super()._num_batches(kind)]
 
     @property
     def overfit_batches(self) -> float:

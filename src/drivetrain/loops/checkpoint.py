@@ -143,6 +143,23 @@ def restore_weights(context: Context, checkpoint: Mapping[str, Any], path: objec
     load_weights(module, checkpoint, path, lambda state: context.strategy.load_model_state(module, state))
 
 
+def restore_states(context: Context, checkpoint: Mapping[str, Any], path: object) -> None:
+    """Give callbacks that act in evaluations what the checkpoint has of them; it may have nothing.
+
+    Those that save or decide are left as they are: what they know is of the fit that this trainer ran.
+    """
+    if not isinstance(checkpoint.get("callbacks"), Mapping):
+        return
+    kept = Entry(checkpoint, path)["callbacks"]
+    for callback in context.callbacks:
+        if callback.is_last or callback.decides or callback.acts_in_fit_only:
+            continue
+        state = state_of(callback, kept)
+        if state is not None:
+            with state.reading():
+                callback.load_state_dict(state.value)
+
+
 def _warn_of_average(path: object, what: str) -> None:
     text = (
         f"{path} was saved by a callback that averages weights, and this fit has none: {what}. Pass the "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import traceback
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -39,7 +40,7 @@ class Context:
     """fit, validate, test or predict."""
     log_every_n_steps: int | Quantity
     inference_mode: bool
-    """Whether evaluation runs under torch.inference_mode; under torch.no_grad otherwise."""
+    """Whether verbs of evaluation run under torch.inference_mode; under torch.no_grad otherwise."""
     events: Dispatcher
     results: Results
     watch: Watch = field(default_factory=Watch)
@@ -156,6 +157,19 @@ def check_objects(module: Module, callbacks: Sequence[Any], callback_base: type)
 
 
 @contextmanager
+def callbacks_log(context: Context) -> Iterator[None]:
+    """Let the callbacks log into the module of this run; afterwards into that around it, if any."""
+    before = [(callback, callback._logs_into) for callback in context.callbacks]  # noqa: SLF001 - its side
+    for callback, _ in before:
+        callback._logs_into = weakref.ref(context.module)  # noqa: SLF001 - as above
+    try:
+        yield
+    finally:
+        for callback, around in before:
+            callback._logs_into = around  # noqa: SLF001 - as above
+
+
+@contextmanager
 def running(context: Context, *, has_data: bool = False) -> Iterator[None]:
     """Set a run up and tear it down: data, hooks, module; also after a failure.
 
@@ -251,7 +265,9 @@ def evaluating(context: Context, kind: str) -> Iterator[None]:
     else:
         to_eval()
     try:
-        with torch.inference_mode() if context.inference_mode else torch.no_grad():
+        # What a validation within a fit leaves on the module, training may use.
+        is_apart = context.inference_mode and context.stage != "fit"
+        with torch.inference_mode() if is_apart else torch.no_grad():
             yield
     finally:
         for part, mode in before:

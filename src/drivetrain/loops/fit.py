@@ -251,7 +251,8 @@ class FitLoop:
         # A checkpoint that is taken within the validation runs it again, from the same random state.
         context.validation_rng = self._strategy.rng_state()
         self._strategy.share_buffers(context.module)
-        if not is_unused(context.module.on_validation_model_zero_grad):
+        is_open = any(window.is_open for window in context.windows)
+        if not is_open and not is_unused(context.module.on_validation_model_zero_grad):
             context.module.on_validation_model_zero_grad()
 
         def is_done() -> None:

@@ -223,7 +223,7 @@ class Results:
         return found
 
     def epoch_names(self) -> tuple[str, ...]:
-        """Return the marks of what steps of this epoch logged and all ranks share: what `reduce_step` takes."""
+        """Return the marks of what steps of this epoch logged and all ranks share, for `reduce_step`."""
         return tuple([slot.mark for slot in self._epoch_slots().values() if _is_shared(slot.said)])
 
     def _epoch_slots(self) -> dict[str, Slot]:

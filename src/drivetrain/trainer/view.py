@@ -360,6 +360,16 @@ class View:
         return self._settings.log_every_n_steps
 
     @property
+    def logging_step(self) -> int:
+        """The number under which loggers get the values of the step that was taken last."""
+        return self.global_step
+
+    @property
+    def coming_logging_step(self) -> int:
+        """The number under which loggers get what is known before the coming step."""
+        return self.global_step
+
+    @property
     def is_logging_step(self) -> bool:
         """Whether the optimizer step that was taken last is one of them; for ``on_train_batch_end``."""
         return self._fitted is not None and self._fitted.is_logging_step
