@@ -34,7 +34,9 @@ from drivetrain.callbacks.checkpoint import ModelCheckpoint as ModelCheckpoint
 from drivetrain.callbacks.device_stats_monitor import DeviceStatsMonitor as DeviceStatsMonitor
 from drivetrain.callbacks.early_stopping import EarlyStopping as EarlyStopping
 from drivetrain.callbacks.early_stopping import EarlyStoppingReason as EarlyStoppingReason
-from drivetrain.callbacks.gradient_accumulation import GradientAccumulationScheduler as GradientAccumulationScheduler
+from drivetrain.callbacks.gradient_accumulation import (
+    GradientAccumulationScheduler as GradientAccumulationScheduler,
+)
 from drivetrain.callbacks.lambda_callback import LambdaCallback as LambdaCallback
 from drivetrain.callbacks.learning_rate_monitor import LearningRateMonitor as LearningRateMonitor
 from drivetrain.callbacks.line_progress import LineProgress as LineProgress
@@ -47,7 +49,9 @@ from drivetrain.callbacks.rich_model_summary import RichModelSummary as RichMode
 from drivetrain.callbacks.rich_progress_bar import RichProgressBar as RichProgressBar
 from drivetrain.callbacks.rich_progress_bar import RichProgressBarTheme as RichProgressBarTheme
 from drivetrain.callbacks.spike_detection import SpikeDetection as SpikeDetection
-from drivetrain.callbacks.stochastic_weight_averaging import StochasticWeightAveraging as StochasticWeightAveraging
+from drivetrain.callbacks.stochastic_weight_averaging import (
+    StochasticWeightAveraging as StochasticWeightAveraging,
+)
 from drivetrain.callbacks.throughput import Throughput as Throughput
 from drivetrain.callbacks.throughput_monitor import ThroughputMonitor as ThroughputMonitor
 from drivetrain.callbacks.timer import Timer as Timer

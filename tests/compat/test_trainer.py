@@ -436,3 +436,10 @@ def test_what_has_no_length_has_infinitely_many_batches(tmp_path):
     assert (trainer.num_training_batches, trainer.num_val_batches) == (float("inf"), [float("inf")])
     line = dt.LineProgress()
     made(tmp_path, enable_progress_bar=True, callbacks=line).fit(Net(), DataLoader(Endless(), 4))
+
+
+def test_no_default_summary_leaves_a_given_one(tmp_path, capsys):
+    made(tmp_path, enable_model_summary=False, callbacks=dt.ModelSummary()).fit(Net(), loader(1))
+    assert "Linear" in "".join(capsys.readouterr())
+    made(tmp_path, enable_model_summary=False).fit(Net(), loader(1))
+    assert "Linear" not in "".join(capsys.readouterr())

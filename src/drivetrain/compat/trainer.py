@@ -475,10 +475,11 @@ _TAKEN = inspect.signature(Base).parameters
 def _add_summary(callbacks: list[Callback], given: dict[str, Any], wanted: bool | None) -> None:
     """Have the model summarized, by the Trainer itself or by the callback, where this release can."""
     given.pop("enable_model_summary", None)
-    if "enable_model_summary" in _TAKEN:
-        given["enable_model_summary"] = wanted is not False
-        return
     kind = getattr(drivetrain, "ModelSummary", None)
+    if "enable_model_summary" in _TAKEN:
+        if wanted is not False or not any(kind is not None and isinstance(one, kind) for one in callbacks):
+            given["enable_model_summary"] = wanted is not False  # there it is of the default one alone
+        return
     if kind is not None and wanted is not False and not any(isinstance(one, kind) for one in callbacks):
         callbacks.append(kind())
 

@@ -52,6 +52,7 @@ class View:
         self._settings = settings
         self._given_callbacks = callbacks
         self.callbacks = callbacks
+        self._gathered: list[Callback] | None = None
         """The callbacks: those given, those that the Trainer added, and in a run the module's own."""
         self.should_stop = False
         """Set it to end the fit after the step; with several ranks, after the next logging step or epoch."""
