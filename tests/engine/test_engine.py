@@ -205,3 +205,15 @@ def test_two_modules_train_on_two_ranks_and_the_caller_keeps_its_objects() -> No
     assert found["reduced"] == [0.5, 1.0, 1.0]
     assert found["broadcast"] == {"from": 1}
     assert [len(batch) for rank in found["seen"] for batch in rank] == [3, 3, 3, 1]
+
+
+def test_mixed_precision_gives_float32_to_the_loop() -> None:
+    engine = dt.Engine(accelerator="cpu", devices=1, precision="bf16-mixed")
+
+    def loop(engine: dt.Engine) -> tuple[torch.dtype, torch.dtype]:
+        module = engine.setup(torch.nn.Linear(4, 1))
+        trained = module(torch.ones(2, 4))
+        with torch.no_grad():
+            return trained.dtype, module(torch.ones(2, 4)).dtype
+
+    assert engine.launch(loop) == (torch.float32, torch.float32)

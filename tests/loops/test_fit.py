@@ -408,6 +408,20 @@ def test_evaluation_is_without_gradients(inference_mode: bool) -> None:
     assert module.seen_grad == (False, inference_mode)
 
 
+def test_what_a_validation_leaves_on_the_module_can_be_trained_with() -> None:
+    class Keeps(Regression):
+        kept: Any = None
+
+        def validation_step(self, batch, batch_idx):
+            self.kept = self(batch[0]).mean()
+
+        def training_step(self, batch, batch_idx):
+            loss = super().training_step(batch, batch_idx)
+            return loss if self.kept is None else loss * self.kept
+
+    assert quiet(max_epochs=2, num_sanity_val_steps=1).fit(Keeps(), loader(8), loader(4)).steps == 4
+
+
 def test_torchs_switches_hold_during_a_run() -> None:
     class Looks(Regression):
         def training_step(self, batch, batch_idx):

@@ -36,7 +36,7 @@ def test_defaults_are_the_step_in_training_and_the_epoch_elsewhere() -> None:
     results.log("step", 1.0, LogOptions())
     results.enter(TRAIN_EPOCH)
     results.log("epoch", 2.0, LogOptions(prog_bar=True))
-    assert results.metrics() == {"step": torch.tensor(1.0)}
+    assert results.metrics() == {"step": torch.tensor(1.0), "epoch": torch.tensor(2.0)}
     assert results.progress_bar() == {}
     results.reduce_epoch({TRAIN_EPOCH: Part(), TRAIN_STEP: Part()})
     assert results.metrics() == {"step": torch.tensor(1.0), "epoch": torch.tensor(2.0)}
@@ -162,3 +162,24 @@ def test_values_that_are_not_for_loggers_are_not_given_to_them() -> None:
     found = results.reduce_epoch({TRAIN_STEP: Part()})[TRAIN_STEP]
     assert set(found) == {"kept", "kept_epoch", "quiet", "quiet_epoch"}
     assert set(results.for_loggers(found)) == {"kept_epoch"}
+
+
+def test_an_evaluation_s_value_that_is_kept_both_ways_is_its_epoch_s_afterwards() -> None:
+    results = training()
+    phase = ("validation", 0)
+    results.enter(phase)
+    for step, value in enumerate((1.0, 3.0)):
+        results.at_batch(step, 1)
+        results.log("val", value, LogOptions(on_step=True, on_epoch=True))
+    results.reduce_epoch({phase: Part()})
+    results.enter(TRAIN_STEP, in_step=True)
+    assert results.metrics()["val"].item() == 2.0
+
+
+def test_what_hooks_around_an_epoch_log_is_there_at_once() -> None:
+    results = training()
+    for value in (1.0, 2.0):
+        results.enter(TRAIN_EPOCH)
+        results.log("best", value, LogOptions())
+        assert results.metrics()["best"].item() == value
+        results.reduce_epoch({TRAIN_EPOCH: Part()})

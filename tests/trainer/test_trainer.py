@@ -192,3 +192,21 @@ def test_the_last_checkpoint_is_found_by_its_name(tmp_path) -> None:
     assert trainer.ckpt_path == saves.newest_model_path
     with pytest.raises(dt.TrainerError, match=r"trainer.bad-argument\] ckpt_path=3"):
         trainer.fit(module, loader(), ckpt_path=3)
+
+
+def test_callbacks_that_are_added_or_taken_away_between_runs_count() -> None:
+    class Counts(dt.Callback):
+        def __init__(self) -> None:
+            self.runs = 0
+
+        def on_test_start(self, trainer, module):
+            self.runs += 1
+
+    first, second = Counts(), Counts()
+    trainer = quiet(callbacks=first)
+    trainer.test(Regression(), loader(4))
+    trainer.callbacks.append(second)
+    trainer.test(Regression(), loader(4))
+    trainer.callbacks.remove(first)
+    trainer.test(Regression(), loader(4))
+    assert (first.runs, second.runs) == (2, 2)

@@ -25,6 +25,8 @@ class BaseFinetuning(Callback):
     the optimizer only what is trained at first: ``filter(lambda one: one.requires_grad, self.parameters())``.
     """
 
+    acts_in_fit_only = True
+
     _place: tuple[Run, Module] | None = None
     """The fit that it is in."""
 

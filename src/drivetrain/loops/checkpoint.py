@@ -45,6 +45,9 @@ def save(context: Context, path: str | os.PathLike[str], *, weights_only: bool, 
         "torch_version": str(torch.__version__),
         "plan": context.run.plan.to_dict(),
     }
+    for name, holder in (("hparams_name", context.module), ("datamodule_hparams_name", context.datamodule)):
+        if holder is not None and holder._hparams_name is not None:  # noqa: SLF001 - its part of the file
+            checkpoint[name] = holder._hparams_name  # noqa: SLF001 - as above
     if not weights_only:
         checkpoint |= _training_state(context, is_live=is_live)
     context.events("on_save_checkpoint", checkpoint)
@@ -138,6 +141,23 @@ def restore_weights(context: Context, checkpoint: Mapping[str, Any], path: objec
         _warn_of_average(path, "it goes on from the average, with an optimizer that belongs to other weights")
     module = context.module
     load_weights(module, checkpoint, path, lambda state: context.strategy.load_model_state(module, state))
+
+
+def restore_states(context: Context, checkpoint: Mapping[str, Any], path: object) -> None:
+    """Give callbacks that act in evaluations what the checkpoint has of them; it may have nothing.
+
+    Those that save or decide are left as they are: what they know is of the fit that this trainer ran.
+    """
+    if not isinstance(checkpoint.get("callbacks"), Mapping):
+        return
+    kept = Entry(checkpoint, path)["callbacks"]
+    for callback in context.callbacks:
+        if callback.is_last or callback.decides or callback.acts_in_fit_only:
+            continue
+        state = state_of(callback, kept)
+        if state is not None:
+            with state.reading():
+                callback.load_state_dict(state.value)
 
 
 def _warn_of_average(path: object, what: str) -> None:

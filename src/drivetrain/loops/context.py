@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import traceback
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -39,7 +40,7 @@ class Context:
     """fit, validate, test or predict."""
     log_every_n_steps: int | Quantity
     inference_mode: bool
-    """Whether evaluation runs under torch.inference_mode; under torch.no_grad otherwise."""
+    """Whether verbs of evaluation run under torch.inference_mode; under torch.no_grad otherwise."""
     events: Dispatcher
     results: Results
     watch: Watch = field(default_factory=Watch)
@@ -52,6 +53,8 @@ class Context:
     """Gives the loggers what the module and data module were made with."""
     give: Callable[[Mapping[str, float], bool], None] | None = None
     """Gives logged values to the loggers in the run's own way, told whether they are a step's."""
+    shown: Callable[[Any], Any] | None = None
+    """Makes of a training step's output what on_train_batch_end is given; None gives it as it is."""
     counts_each: bool = False
     """In manual optimization: whether ``max_steps`` counts each optimizer's steps, and logging batches."""
     is_logging_step: bool = False
@@ -154,6 +157,19 @@ def check_objects(module: Module, callbacks: Sequence[Any], callback_base: type)
 
 
 @contextmanager
+def callbacks_log(context: Context) -> Iterator[None]:
+    """Let the callbacks log into the module of this run; afterwards into that around it, if any."""
+    before = [(callback, callback._logs_into) for callback in context.callbacks]  # noqa: SLF001 - its side
+    for callback, _ in before:
+        callback._logs_into = weakref.ref(context.module)  # noqa: SLF001 - as above
+    try:
+        yield
+    finally:
+        for callback, around in before:
+            callback._logs_into = around  # noqa: SLF001 - as above
+
+
+@contextmanager
 def running(context: Context, *, has_data: bool = False) -> Iterator[None]:
     """Set a run up and tear it down: data, hooks, module; also after a failure.
 
@@ -249,7 +265,9 @@ def evaluating(context: Context, kind: str) -> Iterator[None]:
     else:
         to_eval()
     try:
-        with torch.inference_mode() if context.inference_mode else torch.no_grad():
+        # What a validation within a fit leaves on the module, training may use.
+        is_apart = context.inference_mode and context.stage != "fit"
+        with torch.inference_mode() if is_apart else torch.no_grad():
             yield
     finally:
         for part, mode in before:

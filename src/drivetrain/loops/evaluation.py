@@ -44,7 +44,7 @@ class EvaluationLoop:
         the last batch, before the hooks that may save.
 
         Collectives:
-            one reduction of what was logged; every rank must call.
+            one reduction of what the steps logged and one for each hook after them; every rank must call.
         """
         context, kind = self._context, self._kind
         results = context.results
@@ -64,8 +64,11 @@ class EvaluationLoop:
                 parts[phase] = Part(suffix, ran=self._one(feed, number, num_batches))
                 context.in_batches = False
             results.enter(whole)
+            # Its hooks may read the values, and the torchmetrics objects that they are from.
+            found = results.reduce_epoch(parts, keep=True)
             context.events(f"on_{kind}_epoch_end")
-            found = results.reduce_epoch({**parts, whole: Part()})
+            found |= results.reduce_epoch({whole: Part()})
+            results.forget(list(parts))
             if when_done is not None:
                 when_done()
             context.events(f"on_{kind}_end")

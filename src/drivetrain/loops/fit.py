@@ -206,10 +206,13 @@ class FitLoop:
         is_whole = progress.is_trained
         if self._is_due_after():
             self._validate()
-        logged = results.reduce_epoch({TRAIN_STEP: Part()}, keep=not is_whole)[TRAIN_STEP]
+        # Its hooks may read the epoch's values, and the torchmetrics objects that they are from.
+        logged = results.reduce_epoch({TRAIN_STEP: Part()}, keep=True)[TRAIN_STEP]
         results.enter(TRAIN_EPOCH)
         context.events.early("on_train_epoch_end")
         logged |= results.reduce_epoch({TRAIN_EPOCH: Part()})[TRAIN_EPOCH]
+        if is_whole:
+            results.forget([TRAIN_STEP])
         context.write(lambda: results.for_loggers(logged))
         if is_whole and context.module.automatic_optimization:
             step_schedulers(context, "epoch", progress.epoch + 1)
@@ -248,7 +251,8 @@ class FitLoop:
         # A checkpoint that is taken within the validation runs it again, from the same random state.
         context.validation_rng = self._strategy.rng_state()
         self._strategy.share_buffers(context.module)
-        if not is_unused(context.module.on_validation_model_zero_grad):
+        is_open = any(window.is_open for window in context.windows)
+        if not is_open and not is_unused(context.module.on_validation_model_zero_grad):
             context.module.on_validation_model_zero_grad()
 
         def is_done() -> None:
@@ -272,7 +276,7 @@ class FitLoop:
         """
         context, progress, results = self._context, self._progress, self._results
         starts = context.events.calls("on_train_batch_start")
-        ends = context.events.calls("on_train_batch_end")
+        ends, last_ends = context.events.turns("on_train_batch_end")
         log_every = context.log_every_n_steps if isinstance(context.log_every_n_steps, int) else 0
         max_steps, is_alone = self._bounds.max_steps, self._world_size == 1
         num_batches, move = self._feed.num_batches, mover(context, 0)
@@ -281,6 +285,7 @@ class FitLoop:
         every, is_total = self._every_batches(), self._settings.validation.every_n_epochs is None
         context.run.accumulate_grad_batches = progress.accumulate
         take = context.watch.call(self._stepper.take(progress.accumulate), "run_training_batch")
+        shown = context.shown or _as_it_is
         share = None
         if every and self._is_due_within(every, is_total=is_total, is_logging=False):
             self._validate()  # the checkpoint that this run goes on from was taken right before it
@@ -309,10 +314,14 @@ class FitLoop:
             is_logging = is_last or is_due
             if not is_alone:
                 self._tell()
-            if is_logging:
-                self._log_step()
+            if is_logging and not is_alone:
+                self._reduce_step()
             for call in ends:
-                call(output, moved, index)
+                call(shown(output), moved, index)
+            if is_logging:
+                self._write_step()
+            for call in last_ends:
+                call(shown(output), moved, index)
             if self._signals.number or self._pulse.signal:
                 self._leave(is_alone=is_alone)
             if self.signal:
@@ -406,16 +415,29 @@ class FitLoop:
         if wrong is not None:
             self._results.compare(wrong)
 
-    def _log_step(self) -> None:
-        """Reduce what the step logged over ranks, and write it."""
-        if self._world_size > 1:
-            names = self._results.step_names()
-            word = self._results.word(names)
-            pair = torch.tensor([word, -word], dtype=torch.int64, device=self._strategy.device)
-            high, negated_low = self._strategy.collectives.all_reduce(pair, "max").tolist()
-            self._check(None if high == -negated_low else [names])
+    def _reduce_step(self) -> None:
+        """Reduce over ranks what steps logged, unless nothing is new on any of them.
+
+        Collectives:
+            one all_reduce of 24 bytes, and those of `Results.reduce_step`; every rank must call.
+        """
+        names, is_fresh = self._results.epoch_names(), self._results.is_fresh
+        word = self._results.word(names)
+        words = torch.tensor([word, -word, is_fresh], dtype=torch.int64, device=self._strategy.device)
+        high, negated_low, is_any = self._strategy.collectives.all_reduce(words, "max").tolist()
+        self._check(None if high == -negated_low else [names])
+        if is_any:
             self._results.reduce_step()
+
+    def _write_step(self) -> None:
+        """Write what the step and its hooks logged."""
+        if self._world_size > 1:
+            self._reduce_step()
         self._context.write(self._results.step_values, is_step=True)
+
+
+def _as_it_is(output: Any) -> Any:
+    return output
 
 
 def _is_whole(interval: float | Quantity) -> bool:

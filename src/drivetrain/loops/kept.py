@@ -89,7 +89,7 @@ def _check_progress(entry: Entry, *, counts_tokens: bool) -> None:
 
 
 _SLOT: dict[str, Any] = {
-    **dict.fromkeys(("on_step", "on_epoch"), True),
+    **dict.fromkeys(("on_step", "on_epoch", "is_of_epoch"), True),
     **dict.fromkeys(("weight", "latest_weight"), 0.0),
     **dict.fromkeys(("said", "values", "total", "latest", "metric")),
     "weights": [],

@@ -79,6 +79,8 @@ class Results:
         self._local: set[str] = set()
         """Names that are this rank's own."""
         self._words: dict[tuple[str, ...], int] = {}
+        self.is_fresh = False
+        """Whether something was logged since the newest `reduce_step`."""
         self.noted: list[tuple[str, Any, LogOptions]] = []
         """What a compiled graph logged; empty whenever a step begins, so that no graph depends on it."""
 
@@ -93,10 +95,10 @@ class Results:
         if self.noted:
             self._take_noted()
         self._phase, self._in_step, self._size = phase, in_step, 1
-        if in_step and self._world_size == 1:
+        if in_step:
             # From here on the newest value of a name that is kept both ways is a step's again.
-            for (_, name), slot in self._slots.items():
-                if slot.on_step and slot.on_epoch:
+            for (of, name), slot in self._slots.items():
+                if of == phase and slot.on_step and slot.on_epoch and self._is_live(slot):
                     self._metrics.pop(name, None)
 
     def clear(self) -> None:
@@ -132,6 +134,7 @@ class Results:
             self._recheck(name, slot, options)
         weight = options.batch_size if options.batch_size is not None and self._size else self._size
         slot.latest_weight, slot.step = weight, self._step
+        self.is_fresh = True
         if slot.metric is None:
             slot.latest = checked(name, value, enable_graph=options.enable_graph)
             if slot.on_epoch and weight:
@@ -219,34 +222,45 @@ class Results:
                 found[phase][name] = _way(slot)
         return found
 
+    def epoch_names(self) -> tuple[str, ...]:
+        """Return the marks of what steps of this epoch logged and all ranks share, for `reduce_step`."""
+        return tuple([slot.mark for slot in self._epoch_slots().values() if _is_shared(slot.said)])
+
+    def _epoch_slots(self) -> dict[str, Slot]:
+        """Return what steps of this epoch logged, each name's newest, whether this step has one or not."""
+        if self.noted:
+            self._take_noted()
+        return {
+            name: slot
+            for (phase, name), slot in self._slots.items()
+            if phase == TRAIN_STEP and slot.on_step and slot.step >= 0
+        }
+
     def reduce_step(self) -> None:
-        """Make the values of this step those of all ranks, whose names were compared before.
+        """Make the newest values of the epoch's steps those of all ranks, whose names were compared before.
+
+        A name that only some steps log would else be written only where such a step is a logging step.
 
         Collectives:
             with several ranks, those of `reduced`; every rank must call.
         """
+        self.is_fresh = False
         if self._world_size == 1:
             return
-        here = dict(sorted(self._step_slots().items()))
+        here = {name: slot for name, slot in sorted(self._epoch_slots().items()) if _is_shared(slot.said)}
         names, slots = list(here), list(here.values())
         entries = [_step_entry(slot) for slot in slots]
         for name, slot, value in zip(
             names, slots, reduced(entries, self._collectives, self._device), strict=True
         ):
             self._metrics |= dict.fromkeys(_names(name, "step", is_both=slot.on_epoch), value)
-        for (phase, name), slot in self._slots.items():
-            if phase == TRAIN_STEP and slot.step == self._step and slot.on_step and not _is_shared(slot.said):
-                if slot.said.rank_zero_only and self._collectives.rank:
-                    continue
-                known = _names(name, "step", is_both=slot.on_epoch)
-                self._metrics |= dict.fromkeys(known, torch.as_tensor(slot.latest))
 
     def step_values(self) -> dict[str, torch.Tensor]:
-        """Return what this step logged for loggers."""
+        """Return what steps of this epoch logged for loggers, each name's newest."""
         metrics = self.metrics()
         found: dict[str, torch.Tensor] = {}
-        for (phase, name), slot in self._slots.items():
-            if phase == TRAIN_STEP and slot.step == self._step and slot.on_step and slot.said.logger:
+        for name, slot in self._epoch_slots().items():
+            if slot.said.logger:
                 known = _names(name, "step", is_both=slot.on_epoch)[0]
                 if known in metrics:
                     found[known] = metrics[known]
@@ -257,7 +271,7 @@ class Results:
     ) -> dict[Phase, dict[str, torch.Tensor]]:
         """Return each phase's epoch values over all ranks, on the CPU, and begin them anew.
 
-        With ``keep`` they go on: the epoch is not over, the run only stops in it.
+        With ``keep`` they go on until `forget`: the run only stops in the epoch, or its hooks come first.
 
         Collectives:
             with several ranks, their names, and those of `reduced`; every rank must call.
@@ -283,7 +297,7 @@ class Results:
         for values in found.values():
             self._metrics |= values
         if not keep:
-            self._forget(list(phases))
+            self.forget(list(phases))
         return found
 
     def for_loggers(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -316,9 +330,11 @@ class Results:
             )
             return torch.as_tensor(metric.compute()).detach().cpu()
 
-    def _forget(self, phases: list[Phase]) -> None:
+    def forget(self, phases: list[Phase]) -> None:
+        """Begin the epoch values of some phases anew."""
         for key in [key for key in self._slots if key[0] in phases]:
             slot = self._slots[key]
+            slot.step = -1
             if slot.on_epoch:
                 slot.reset()
             if not slot.on_step:
@@ -333,7 +349,7 @@ class Results:
         """Return the newest value of each name, over all ranks as far as they were reduced."""
         if self.noted:
             self._take_noted()
-        return {**self._latest(), **self._metrics} if self._world_size == 1 else dict(self._metrics)
+        return {**self._latest(), **self._metrics, **self._of_hooks()}
 
     def progress_bar(self) -> dict[str, torch.Tensor]:
         """Return the newest value of each name that is for the bar: this rank's own for a step's."""
@@ -360,10 +376,28 @@ class Results:
                 hidden.add(name)
         return {name: value for name, value in self.metrics().items() if name not in hidden}
 
+    def _is_live(self, slot: Slot) -> bool:
+        """Whether the newest value is known before a reduction: no other rank has a part in it."""
+        if self._world_size == 1:
+            return True
+        return not _is_shared(slot.said) and not (slot.said.rank_zero_only and self._collectives.rank)
+
+    def _of_hooks(self) -> dict[str, torch.Tensor]:
+        """Return what the hooks around an epoch, which run now, have logged so far."""
+        return {
+            name: slot.value()
+            for (phase, name), slot in self._slots.items()
+            if phase == self._phase
+            and phase[0].endswith(" epoch")
+            and slot.on_epoch
+            and slot.metric is None
+            and self._is_live(slot)
+        }
+
     def _latest(self) -> dict[str, torch.Tensor]:
         found: dict[str, torch.Tensor] = {}
         for (_, name), slot in self._slots.items():
-            if slot.on_step and slot.latest is not None:
+            if slot.on_step and slot.latest is not None and self._is_live(slot):
                 found |= dict.fromkeys(
                     _names(name, "step", is_both=slot.on_epoch), torch.as_tensor(slot.latest)
                 )

@@ -92,6 +92,7 @@ class Slot:
         self.latest: Any = None
         self.latest_weight = 0.0
         self.step = -1
+        """The optimizer steps before its newest value; -1 where no step of this epoch logged it."""
         self.reset()
 
     def reset(self) -> None:
@@ -152,6 +153,7 @@ class Slot:
             "weight": self._weight,
             "latest": None if self.latest is None else torch.as_tensor(self.latest).detach().cpu(),
             "latest_weight": self.latest_weight,
+            "is_of_epoch": self.step >= 0,
             "attribute": self.attribute,
             "metric": None if self.metric is None else _metric_state(self.metric),
         }
@@ -165,7 +167,7 @@ class Slot:
         slot._total = None if state["total"] is None else state["total"].to(device)
         slot._weight = state["weight"]
         slot.latest = None if state["latest"] is None else state["latest"].to(device)
-        slot.latest_weight = state["latest_weight"]
+        slot.latest_weight, slot.step = state["latest_weight"], 0 if state["is_of_epoch"] else -1
         if metric is not None:
             slot.metric, slot.attribute = metric, state["attribute"]
             _load_metric(metric, state["metric"], device)

@@ -190,7 +190,7 @@ class Module(Optimizing, Exporting, WithHyperparameters):
         """
         found = LocalCheckpointIO().load(checkpoint_path, weights_only=weights_only)
         kept = Entry(found, checkpoint_path)["hyper_parameters"] if "hyper_parameters" in found else None
-        module = made_from(cls, kept, hparams_file, kwargs)
+        module = made_from(cls, kept, hparams_file, kwargs, found.get("hparams_name"))
         if not is_unused(module.configure_model):
             module.configure_model()
         on_load = module.on_load_checkpoint

@@ -155,6 +155,14 @@ class Run(Protocol):
         """Optimizer steps between those whose values are logged; a quantity where it has another unit."""
 
     @property
+    def logging_step(self) -> int:
+        """The number under which loggers get the values of the step that was taken last."""
+
+    @property
+    def coming_logging_step(self) -> int:
+        """The number under which loggers get what is known before the coming step."""
+
+    @property
     def is_logging_step(self) -> bool:
         """Whether the step that was taken is one of ``log_every_n_steps``; for ``on_train_batch_end``."""
 

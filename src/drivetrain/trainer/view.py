@@ -33,6 +33,7 @@ class View:
     """The state of a Trainer, and questions about it."""
 
     _give: Callable[[Mapping[str, float], bool], None] | None = None
+    _shown: Callable[[Any], Any] | None = None
     _counts_each = False
     """See `Context`: how a subclass writes and counts in another library's way."""
     _left_out: tuple[type[Callback], ...] = ()
@@ -54,6 +55,7 @@ class View:
         self._settings = settings
         self._given_callbacks = callbacks
         self.callbacks = callbacks
+        self._gathered: list[Callback] | None = None
         """The callbacks: those given, those that the Trainer added, and in a run the module's own."""
         self.should_stop = False
         """Set it to end the fit after the step; with several ranks, after the next logging step or epoch."""
@@ -251,9 +253,12 @@ class View:
 
     @property
     def is_last_batch(self) -> bool:
-        """Whether the batch that was taken last is the last of its epoch."""
+        """Whether the batch that is being taken, or was taken last, is the last of its epoch."""
         fitted = self._fitted
-        return fitted is not None and fitted.progress.steps == fitted.num_training_batches
+        if fitted is None:
+            return False
+        taken = fitted.progress.steps + fitted.in_step
+        return taken == fitted.num_training_batches or (taken == 0 and fitted.progress.epoch > 0)
 
     @property
     def node_rank(self) -> int:
@@ -359,6 +364,16 @@ class View:
         return self._settings.log_every_n_steps
 
     @property
+    def logging_step(self) -> int:
+        """The number under which loggers get the values of the step that was taken last."""
+        return self.global_step
+
+    @property
+    def coming_logging_step(self) -> int:
+        """The number under which loggers get what is known before the coming step."""
+        return self.global_step
+
+    @property
     def is_logging_step(self) -> bool:
         """Whether the optimizer step that was taken last is one of them; for ``on_train_batch_end``."""
         return self._fitted is not None and self._fitted.is_logging_step
@@ -456,8 +471,8 @@ class View:
 
     @property
     def evaluating(self) -> bool:
-        """Whether the validation or the test loop runs now."""
-        return self._is_in("validation", "test")
+        """Whether the validation loop, also that before a fit, or the test loop runs now."""
+        return self._is_in("validation", "sanity", "test")
 
     @property
     def sanity_checking(self) -> bool:
