@@ -11,7 +11,7 @@ import torch
 from drivetrain.base.errors import DataError, ModuleError
 from drivetrain.base.quantity import Quantity
 from drivetrain.base.where import HERE
-from drivetrain.data import Feed, Share
+from drivetrain.data import Feed, Share, part_of
 from drivetrain.events import is_unused
 from drivetrain.loops import checkpoint as checkpoints
 from drivetrain.loops.context import Context
@@ -23,7 +23,8 @@ from drivetrain.loops.results import TRAIN_EPOCH, TRAIN_STEP, Part
 from drivetrain.loops.settings import Settings
 from drivetrain.loops.signals import Signals
 from drivetrain.loops.skipping import Skipping, may_skip
-from drivetrain.loops.stepping import AutomaticStepper, ManualStepper, Stepper, which_optimizer
+from drivetrain.loops.slots import metrics_unchanged
+from drivetrain.loops.stepping import AutomaticStepper, ManualStepper, Stepper, Take, which_optimizer
 from drivetrain.loops.tokens import TokenCount
 from drivetrain.loops.transfer import mover
 from drivetrain.modules.tokens import check_counts_tokens
@@ -51,7 +52,7 @@ class FitLoop:
         context.reload, context.configure_optimizers = self._reload_when_due, self._configure
         context.data_state = lambda: self._feed.state_dict(is_read=self._progress.is_trained)
         context.load_data_state = self._load_data_state
-        context.training_batches = self._once_more
+        context.training_batches, context.share_step = self._once_more, self._share_step
         self._pulse = Pulse(context.strategy.collectives, context.strategy.device)
         self._skipping = Skipping(context.strategy.collectives, context.strategy.device)
         self._tokens = TokenCount(context.module, context.strategy.collectives, context.strategy.device)
@@ -89,6 +90,7 @@ class FitLoop:
         if self._settings.accumulation.spans_epochs and not (self.stopped_early or self.signal):
             self._stepper.finish()
         self._strategy.share_buffers(context.module)
+        self._results.leave()
         context.events("on_train_end")
         context.events("on_fit_end")
         self._strategy.optimizers_to_device(context.optimizers, torch.device("cpu"))
@@ -156,10 +158,7 @@ class FitLoop:
     def _stops(self) -> bool:
         """Whether somebody, on any rank, asked to stop and the bounds allow it."""
         progress, bounds = self._progress, self._bounds
-        wanted = bool(self._context.run.should_stop)
-        if self._world_size > 1:
-            word = torch.tensor([int(wanted)], device=self._strategy.device)
-            wanted = bool(self._strategy.collectives.all_reduce(word, "max").item())
+        wanted = self._anywhere(bool(self._context.run.should_stop))
         if not wanted or progress.epoch < bounds.min_epochs or progress.global_step < bounds.min_steps:
             return False
         self._context.run.should_stop = self.stopped_early = True
@@ -231,7 +230,7 @@ class FitLoop:
             return wanted.interval
         if total is None:
             raise _no_part("val_check_interval", wanted.interval)
-        return max(1, int(total * wanted.interval))
+        return max(1, part_of(total, wanted.interval))
 
     def _validate(self) -> None:
         context, progress, validation = self._context, self._progress, self._validation
@@ -257,14 +256,15 @@ class FitLoop:
         left = math.ceil((self._feed.num_batches - self._progress.batches) / self._world_size)
         return max(1, min(factor, left))
 
-    def _steps(self) -> bool:  # noqa: C901, PLR0912 - the hot path: a branch costs less than a call
+    def _steps(self) -> bool:  # noqa: C901, PLR0912, PLR0915 - the hot path: a branch costs less than a call
         """Take the steps of an epoch that are left; return whether the epoch came to its end.
 
         This is the hot path: hooks were looked up before, and nothing reads a tensor's value.
         """
         context, progress, results = self._context, self._progress, self._results
         starts = context.events.calls("on_train_batch_start")
-        ends = context.events.calls("on_train_batch_end")
+        ends, last_ends = context.events.halves("on_train_batch_end")
+        may_be_late = self._anywhere(bool(ends))
         log_every, max_steps, is_alone = (
             context.log_every_n_steps,
             self._bounds.max_steps,
@@ -291,12 +291,15 @@ class FitLoop:
                     context.in_step = False
                     tokens()
                     break
-            output = take(moved, index, share)
+            output = take(moved, index, share) if share.size else self._stand_in(take, moved, index, share)
             progress.tokens += tokens() * (progress.samples != samples)
             progress.batches, progress.steps = share.consumed, index + 1
             progress.seen += 1
             context.in_step = False
-            is_last = max_steps == progress.global_step or share.consumed == num_batches or self._is_full()
+            is_full = self._is_full()
+            if is_full and not self._settings.accumulation.spans_epochs:
+                self._stepper.finish()  # as at an epoch's end: what was computed is used
+            is_last = max_steps == progress.global_step or share.consumed == num_batches or is_full
             counted = progress.seen if by_batch else progress.global_step
             has_stepped = by_batch or counted != step
             is_logging = is_last or (has_stepped and counted % log_every == 0)
@@ -305,6 +308,10 @@ class FitLoop:
             if is_logging:
                 self._log_step()
             for call in ends:
+                call(output, moved, index)
+            if is_logging and may_be_late and self._anywhere(results.has_late):
+                self._log_step()
+            for call in last_ends:
                 call(output, moved, index)
             if self._signals.number or self._pulse.signal:
                 self._leave(is_alone=is_alone)
@@ -396,7 +403,13 @@ class FitLoop:
             self._results.compare(wrong)
 
     def _log_step(self) -> None:
-        """Reduce what the step logged over ranks, and write it."""
+        """Reduce what the step logged over ranks, and write it; once more for what its last hooks log."""
+        self._share_step()
+        self._context.write(self._results.step_values, is_step=True)
+        self._results.after_step()
+
+    def _share_step(self) -> None:
+        """Make what the step logged one value over all ranks."""
         if self._world_size > 1:
             names = self._results.step_names()
             word = self._results.word(names)
@@ -404,7 +417,18 @@ class FitLoop:
             high, negated_low = self._strategy.collectives.all_reduce(pair, "max").tolist()
             self._check(None if high == -negated_low else [names])
             self._results.reduce_step()
-        self._context.write(self._results.step_values, is_step=True)
+
+    def _anywhere(self, mine: bool) -> bool:
+        """Say whether it is so on any rank."""
+        if self._world_size == 1:
+            return mine
+        word = torch.tensor([int(mine)], device=self._strategy.device)
+        return bool(self._strategy.collectives.all_reduce(word, "max").item())
+
+    def _stand_in(self, take: Take, batch: Any, index: int, share: Share) -> Any:
+        """Take a step whose batch is another rank's: it counts nowhere, so not in a metric's own sums."""
+        with metrics_unchanged(self._context.module):
+            return take(batch, index, share)
 
 
 def _is_whole(interval: float | Quantity) -> bool:

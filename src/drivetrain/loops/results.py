@@ -13,7 +13,7 @@ from drivetrain.base.text import listed
 from drivetrain.collectives.collectives import Collectives
 from drivetrain.data.seeds import mix
 from drivetrain.loops.reduction import Entry, reduced
-from drivetrain.loops.slots import Slot, checked, fx_name, is_metric, read_fx
+from drivetrain.loops.slots import Slot, checked, fx_name, is_metric, one_value, read_fx, read_weight
 from drivetrain.modules.run import LogOptions
 
 Phase = tuple[str, int]
@@ -24,6 +24,8 @@ Way = dict[str, Any]
 
 TRAIN_STEP: Phase = ("train step", 0)
 TRAIN_EPOCH: Phase = ("train epoch", 0)
+_OUTSIDE: Phase = ("outside", 0)
+"""Before the first of them and after the last, and in predict: nothing reduces what is logged there."""
 _NUM_COMPARED = LogOptions._fields.index("batch_size")
 _FIELDS = (
     "on_step",
@@ -69,8 +71,8 @@ class Results:
         self._world_size = collectives.world_size
         self._bar: set[str] = set()
         self._slots: dict[Key, Slot] = {}
-        self._phase: Phase = TRAIN_STEP
-        self._in_step = True
+        self._phase: Phase = _OUTSIDE
+        self._in_step = False
         self._size = 1
         self._step = 0
         self._metrics: dict[str, torch.Tensor] = {}
@@ -78,6 +80,8 @@ class Results:
         """Names that are not for loggers."""
         self._local: set[str] = set()
         """Names that are this rank's own."""
+        self._late: set[str] | None = None
+        """Names that were logged since this step's values were made those of all ranks; None before that."""
         self._words: dict[tuple[str, ...], int] = {}
         self.noted: list[tuple[str, Any, LogOptions]] = []
         """What a compiled graph logged; empty whenever a step begins, so that no graph depends on it."""
@@ -95,9 +99,26 @@ class Results:
         self._phase, self._in_step, self._size = phase, in_step, 1
         if in_step and self._world_size == 1:
             # From here on the newest value of a name that is kept both ways is a step's again.
-            for (_, name), slot in self._slots.items():
-                if slot.on_step and slot.on_epoch:
+            for (kind, name), slot in self._slots.items():
+                if kind == TRAIN_STEP and slot.on_step and slot.on_epoch:
                     self._metrics.pop(name, None)
+
+    def leave(self) -> None:
+        """Say that nothing is logged from now on."""
+        self.enter(_OUTSIDE)
+
+    def after_step(self) -> None:
+        """Say that the step's values are written: what is logged from now on in the step is late."""
+        if self.noted:
+            self._take_noted()
+        self._late = set()
+
+    @property
+    def has_late(self) -> bool:
+        """Whether a name is late."""
+        if self.noted:
+            self._take_noted()
+        return bool(self._late)
 
     def clear(self) -> None:
         """Forget everything: what a check before the fit logged."""
@@ -110,7 +131,7 @@ class Results:
         """Say how many samples the batch has that steps log about; 0 for a stand-in."""
         if self.noted:
             self._take_noted()
-        self._step, self._size = step, size
+        self._step, self._size, self._late = step, size, None
 
     def log(self, name: str, value: Any, options: LogOptions) -> None:
         """Keep a value."""
@@ -130,8 +151,12 @@ class Results:
             slot = self._slots[key] = self._opened(name, value, options)
         elif slot.said[:_NUM_COMPARED] != options[:_NUM_COMPARED]:
             self._recheck(name, slot, options)
-        weight = options.batch_size if options.batch_size is not None and self._size else self._size
-        slot.latest_weight, slot.step = weight, self._step
+        weight: float = self._size
+        if options.batch_size is not None and self._size:
+            weight = read_weight(name, options.batch_size)
+        slot.latest_weight, slot.step, slot.is_logged = weight, self._step, True
+        if self._late is not None:
+            self._late.add(name)
         if slot.metric is None:
             slot.latest = checked(name, value, enable_graph=options.enable_graph)
             if slot.on_epoch and weight:
@@ -146,11 +171,17 @@ class Results:
         is_train_step = self._in_step and self._phase == TRAIN_STEP
         on_step = is_train_step if said.on_step is None else said.on_step
         on_epoch = not is_train_step if said.on_epoch is None else said.on_epoch
+        if self._phase == _OUTSIDE:
+            raise _nowhere(name)
+        if not on_epoch and not (on_step and is_train_step):
+            raise _not_kept(name, on_step=on_step)
         slot = Slot(said, on_step=on_step, on_epoch=on_epoch)
         slot.fx = read_fx("reduce_fx", said.reduce_fx)
         if said.rank_fx is not None:
             read_fx("rank_fx", said.rank_fx)
         if is_metric(value):
+            if isinstance(value, torch.nn.ModuleDict):
+                raise _collection(name, value)
             slot.metric = value
             slot.attribute = str(said.metric_attribute or self._attribute(name, value))
         slot.mark = _marked(name, slot)
@@ -179,12 +210,15 @@ class Results:
         """Return what this step logged and all ranks share, by name."""
         if self.noted:
             self._take_noted()
-        step = self._step
-        return {
-            name: slot
+        return {name: slot for name, slot in self._of_step() if _is_shared(slot.said)}
+
+    def _of_step(self) -> list[tuple[str, Slot]]:
+        step, late = self._step, self._late
+        return [
+            (name, slot)
             for (phase, name), slot in self._slots.items()
-            if slot.step == step and phase == TRAIN_STEP and slot.on_step and _is_shared(slot.said)
-        }
+            if slot.step == step and phase == TRAIN_STEP and slot.on_step and (late is None or name in late)
+        ]
 
     def step_names(self) -> tuple[str, ...]:
         """Return the marks of what this step logged and all ranks share: its names, and how each is kept."""
@@ -234,8 +268,8 @@ class Results:
             names, slots, reduced(entries, self._collectives, self._device), strict=True
         ):
             self._metrics |= dict.fromkeys(_names(name, "step", is_both=slot.on_epoch), value)
-        for (phase, name), slot in self._slots.items():
-            if phase == TRAIN_STEP and slot.step == self._step and slot.on_step and not _is_shared(slot.said):
+        for name, slot in self._of_step():
+            if not _is_shared(slot.said):
                 if slot.said.rank_zero_only and self._collectives.rank:
                     continue
                 known = _names(name, "step", is_both=slot.on_epoch)
@@ -245,8 +279,8 @@ class Results:
         """Return what this step logged for loggers."""
         metrics = self.metrics()
         found: dict[str, torch.Tensor] = {}
-        for (phase, name), slot in self._slots.items():
-            if phase == TRAIN_STEP and slot.step == self._step and slot.on_step and slot.said.logger:
+        for name, slot in self._of_step():
+            if slot.said.logger:
                 known = _names(name, "step", is_both=slot.on_epoch)[0]
                 if known in metrics:
                     found[known] = metrics[known]
@@ -267,7 +301,11 @@ class Results:
         """
         if self.noted:
             self._take_noted()
-        here = {key: slot for key, slot in sorted(self._slots.items()) if key[0] in phases and slot.on_epoch}
+        here = {
+            key: slot
+            for key, slot in sorted(self._slots.items())
+            if key[0] in phases and slot.on_epoch and slot.is_logged
+        }
         keys = self._agreed(here, phases)
         found: dict[Phase, dict[str, torch.Tensor]] = {phase: {} for phase in phases}
         for (phase, name), value in self._epoch_values(here, keys).items():
@@ -314,7 +352,7 @@ class Results:
             warnings.filterwarnings(
                 "ignore", message=".*``compute`` method of metric.*", category=UserWarning
             )
-            return torch.as_tensor(metric.compute()).detach().cpu()
+            return one_value(attribute, metric.compute())
 
     def _forget(self, phases: list[Phase]) -> None:
         for key in [key for key in self._slots if key[0] in phases]:
@@ -413,7 +451,7 @@ def _is_shared(said: LogOptions) -> bool:
 
 def _step_entry(slot: Slot) -> Entry:
     fx = slot.fx if slot.said.rank_fx is None else read_fx("rank_fx", slot.said.rank_fx)
-    if not slot.latest_weight and slot.metric is None:
+    if not slot.latest_weight:
         return Entry(fx, None)  # a stand-in's value is nobody's
     weight = slot.latest_weight if fx == "mean" and slot.metric is None else 1.0
     return Entry(fx, torch.as_tensor(slot.latest).double() * weight if fx == "mean" else slot.latest, weight)
@@ -425,6 +463,40 @@ def _epoch_entry(slot: Slot | None, said: LogOptions) -> Entry:
         return Entry(fx, None, 0.0) if slot is None else Entry(fx, *slot.partial())
     total = None if slot is None or slot.partial()[0] is None else slot.value()
     return Entry(read_fx("rank_fx", said.rank_fx), total)
+
+
+def _nowhere(name: str) -> ModuleError:
+    return ModuleError(
+        "module.log-outside",
+        f"self.log({name!r}, ...) where no value is kept",
+        values={"name": name},
+        because="what is logged before the first epoch, after the last one or in predict belongs to no step "
+        "and to no epoch, so that nothing would reduce or write it",
+        hint="log it from on_train_start on and up to on_train_epoch_end, or give it to the logger itself: "
+        "self.logger.log_metrics({...})",
+    )
+
+
+def _not_kept(name: str, *, on_step: bool) -> ModuleError:
+    return ModuleError(
+        "module.log-options",
+        f"self.log({name!r}, ...) with on_step={on_step} and on_epoch=False, outside of a training step"
+        if on_step
+        else f"self.log({name!r}, ...) with on_step=False and on_epoch=False",
+        values={"on_step": on_step, "on_epoch": False},
+        because="steps' own values are those of training; of anything else the epoch's value is kept",
+        hint="leave on_epoch out, or pass on_epoch=True",
+    )
+
+
+def _collection(name: str, value: Any) -> ModuleError:
+    return ModuleError(
+        "module.log-value",
+        f"self.log({name!r}, ...) got a {type(value).__name__}, which has several values",
+        values={"name": name, "values": sorted(map(str, value.keys()))},
+        because="a value has one name",
+        hint="log each under its own: self.log_dict(collection)",
+    )
 
 
 def _of_this_step(name: str, metric: Any) -> torch.Tensor:
