@@ -252,9 +252,12 @@ class View:
 
     @property
     def is_last_batch(self) -> bool:
-        """Whether the batch that was taken last is the last of its epoch."""
+        """Whether the batch that is being taken, or was taken last, is the last of its epoch.
+
+        False for a loader without a length, whose last batch nobody knows beforehand.
+        """
         fitted = self._fitted
-        return fitted is not None and fitted.progress.steps == fitted.num_training_batches
+        return fitted is not None and fitted.progress.steps + fitted.in_step == fitted.num_training_batches
 
     @property
     def node_rank(self) -> int:
