@@ -474,8 +474,8 @@ def _which_weight(weights: Sequence[float]) -> EngineError:
         "engine.weights",
         "backward of a step whose loaders have batches that count differently",
         values={"weights": list(weights)},
-        because="a last step does not come out even over the ranks, and nobody has said whose samples the loss "
-        "is a mean over",
+        because="a last step does not come out even over the ranks, and nobody has said whose samples the "
+        "loss is a mean over",
         hint="pass weight=loader.weight of the loader that the loss belongs to, or a backward for each",
     )
 
