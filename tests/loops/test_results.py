@@ -188,13 +188,15 @@ def test_a_validations_value_stays_the_epochs_when_training_goes_on() -> None:
 def test_what_a_steps_last_hooks_log_is_written_apart() -> None:
     results = training()
     results.at_batch(0, 1)
-    results.log("first", 1.0, LogOptions())
-    assert results.step_values().keys() == {"first"}
-    results.after_step()
-    assert not results.has_late
-    results.log("last", 2.0, LogOptions())
-    assert results.has_late
-    assert results.step_values() == {"last": torch.tensor(2.0)}
+    for batch in range(2):  # of one step
+        results.at_batch(0, 1)
+        results.log("first", 1.0, LogOptions())
+        assert results.step_values(late=False).keys() == {"first"}
+        results.after_step()
+        assert results.has_late == (batch > 0)
+        results.log("last", 2.0, LogOptions())
+        assert results.step_values(late=True) == {"last": torch.tensor(2.0)}
+        assert results.step_values().keys() == {"first", "last"}
     results.at_batch(1, 1)
     assert not results.has_late
 

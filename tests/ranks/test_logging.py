@@ -263,9 +263,12 @@ class SeesLast(dt.Checkpoint):
         module.seen.append(float(trainer.callback_metrics["after"]))
 
 
-def logged_by(devices: int, batch_size: int, folder: Path) -> tuple[AtTheEndOfSteps, dict[str, list[str]]]:
+def logged_by(
+    devices: int, batch_size: int, folder: Path, factor: int = 1
+) -> tuple[AtTheEndOfSteps, dict[str, list[str]]]:
     module, logger = AtTheEndOfSteps(), dt.CSVLogger(folder)
-    trainer = quiet(devices=devices, max_epochs=1, log_every_n_steps=1, logger=logger, callbacks=SeesLast())
+    given = {"devices": devices, "max_epochs": 1, "log_every_n_steps": 1, "accumulate_grad_batches": factor}
+    trainer = quiet(**given, logger=logger, callbacks=SeesLast() if factor == 1 else None)
     trainer.fit(module, loader(36, batch_size))
     with Path(logger.log_dir, "metrics.csv").open(encoding="utf-8") as lines:
         rows = list(csv.DictReader(lines))
@@ -279,6 +282,8 @@ def test_what_is_logged_after_a_step_is_written_with_it(tmp_path: Path) -> None:
     # The mean over ranks and their samples; in the last step rank 1 has none.
     assert rows["after"] == ["0.5", "1.5", "2.0"]
     assert module.seen == [0.5, 1.5, 2.0]
+    _, rows = logged_by(1, 8, tmp_path / "windows", 2)  # each step's value is that of its last batch
+    assert rows["after"] == ["1.0", "3.0", "4.0"]
 
 
 def test_a_metric_does_not_count_a_stand_in(tmp_path: Path) -> None:

@@ -306,11 +306,13 @@ class FitLoop:
             if not is_alone:
                 self._tell()
             if is_logging:
-                self._log_step()
+                self._log_step(late=False)
+            if may_be_late:
+                results.after_step()
             for call in ends:
                 call(output, moved, index)
             if is_logging and may_be_late and self._anywhere(results.has_late):
-                self._log_step()
+                self._log_step(late=True)
             for call in last_ends:
                 call(output, moved, index)
             if self._signals.number or self._pulse.signal:
@@ -402,21 +404,20 @@ class FitLoop:
         if wrong is not None:
             self._results.compare(wrong)
 
-    def _log_step(self) -> None:
-        """Reduce what the step logged over ranks, and write it; once more for what its last hooks log."""
-        self._share_step()
-        self._context.write(self._results.step_values, is_step=True)
-        self._results.after_step()
+    def _log_step(self, *, late: bool) -> None:
+        """Reduce what the step logged over ranks, and write it; what its last hooks logged is ``late``."""
+        self._share_step(late)
+        self._context.write(lambda: self._results.step_values(late), is_step=True)
 
-    def _share_step(self) -> None:
+    def _share_step(self, late: bool | None = None) -> None:
         """Make what the step logged one value over all ranks."""
         if self._world_size > 1:
-            names = self._results.step_names()
+            names = self._results.step_names(late)
             word = self._results.word(names)
             pair = torch.tensor([word, -word], dtype=torch.int64, device=self._strategy.device)
             high, negated_low = self._strategy.collectives.all_reduce(pair, "max").tolist()
             self._check(None if high == -negated_low else [names])
-            self._results.reduce_step()
+            self._results.reduce_step(late)
 
     def _anywhere(self, mine: bool) -> bool:
         """Say whether it is so on any rank."""

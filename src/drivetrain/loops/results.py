@@ -80,8 +80,8 @@ class Results:
         """Names that are not for loggers."""
         self._local: set[str] = set()
         """Names that are this rank's own."""
-        self._late: set[str] | None = None
-        """Names that were logged since this step's values were made those of all ranks; None before that."""
+        self._is_late = False
+        """Whether this batch's step is over, and its last hooks are called."""
         self._words: dict[tuple[str, ...], int] = {}
         self.noted: list[tuple[str, Any, LogOptions]] = []
         """What a compiled graph logged; empty whenever a step begins, so that no graph depends on it."""
@@ -108,17 +108,17 @@ class Results:
         self.enter(_OUTSIDE)
 
     def after_step(self) -> None:
-        """Say that the step's values are written: what is logged from now on in the step is late."""
+        """Say that what is logged from now on, before the next batch, is late for the step's values."""
         if self.noted:
             self._take_noted()
-        self._late = set()
+        self._is_late = True
 
     @property
     def has_late(self) -> bool:
-        """Whether a name is late."""
+        """Whether a name of this step is late."""
         if self.noted:
             self._take_noted()
-        return bool(self._late)
+        return bool(self._of_step(late=True))
 
     def clear(self) -> None:
         """Forget everything: what a check before the fit logged."""
@@ -131,7 +131,7 @@ class Results:
         """Say how many samples the batch has that steps log about; 0 for a stand-in."""
         if self.noted:
             self._take_noted()
-        self._step, self._size, self._late = step, size, None
+        self._step, self._size, self._is_late = step, size, False
 
     def log(self, name: str, value: Any, options: LogOptions) -> None:
         """Keep a value."""
@@ -155,8 +155,7 @@ class Results:
         if options.batch_size is not None and self._size:
             weight = read_weight(name, options.batch_size)
         slot.latest_weight, slot.step, slot.is_logged = weight, self._step, True
-        if self._late is not None:
-            self._late.add(name)
+        slot.is_late = self._is_late
         if slot.metric is None:
             slot.latest = checked(name, value, enable_graph=options.enable_graph)
             if slot.on_epoch and weight:
@@ -206,23 +205,26 @@ class Results:
             raise _changed(name, before, now)
         slot.said, slot.fx = options, read_fx("reduce_fx", options.reduce_fx)
 
-    def _step_slots(self) -> dict[str, Slot]:
+    def _step_slots(self, late: bool | None) -> dict[str, Slot]:
         """Return what this step logged and all ranks share, by name."""
         if self.noted:
             self._take_noted()
-        return {name: slot for name, slot in self._of_step() if _is_shared(slot.said)}
+        return {name: slot for name, slot in self._of_step(late) if _is_shared(slot.said)}
 
-    def _of_step(self) -> list[tuple[str, Slot]]:
-        step, late = self._step, self._late
+    def _of_step(self, late: bool | None) -> list[tuple[str, Slot]]:
+        step = self._step
         return [
             (name, slot)
             for (phase, name), slot in self._slots.items()
-            if slot.step == step and phase == TRAIN_STEP and slot.on_step and (late is None or name in late)
+            if slot.step == step and phase == TRAIN_STEP and slot.on_step and late in (None, slot.is_late)
         ]
 
-    def step_names(self) -> tuple[str, ...]:
-        """Return the marks of what this step logged and all ranks share: its names, and how each is kept."""
-        return tuple([slot.mark for slot in self._step_slots().values()])
+    def step_names(self, late: bool | None = None) -> tuple[str, ...]:
+        """Return the marks of what this step logged and all ranks share: its names, and how each is kept.
+
+        Here and below: only what was logged ``late``, or only what was not; None for both.
+        """
+        return tuple([slot.mark for slot in self._step_slots(late).values()])
 
     def word(self, names: tuple[str, ...]) -> int:
         """Return a number that any difference in the names changes, their order apart."""
@@ -253,7 +255,7 @@ class Results:
                 found[phase][name] = _way(slot)
         return found
 
-    def reduce_step(self) -> None:
+    def reduce_step(self, late: bool | None = None) -> None:
         """Make the values of this step those of all ranks, whose names were compared before.
 
         Collectives:
@@ -261,25 +263,25 @@ class Results:
         """
         if self._world_size == 1:
             return
-        here = dict(sorted(self._step_slots().items()))
+        here = dict(sorted(self._step_slots(late).items()))
         names, slots = list(here), list(here.values())
         entries = [_step_entry(slot) for slot in slots]
         for name, slot, value in zip(
             names, slots, reduced(entries, self._collectives, self._device), strict=True
         ):
             self._metrics |= dict.fromkeys(_names(name, "step", is_both=slot.on_epoch), value)
-        for name, slot in self._of_step():
+        for name, slot in self._of_step(late):
             if not _is_shared(slot.said):
                 if slot.said.rank_zero_only and self._collectives.rank:
                     continue
                 known = _names(name, "step", is_both=slot.on_epoch)
                 self._metrics |= dict.fromkeys(known, torch.as_tensor(slot.latest))
 
-    def step_values(self) -> dict[str, torch.Tensor]:
+    def step_values(self, late: bool | None = None) -> dict[str, torch.Tensor]:
         """Return what this step logged for loggers."""
         metrics = self.metrics()
         found: dict[str, torch.Tensor] = {}
-        for name, slot in self._of_step():
+        for name, slot in self._of_step(late):
             if slot.said.logger:
                 known = _names(name, "step", is_both=slot.on_epoch)[0]
                 if known in metrics:

@@ -72,6 +72,7 @@ class Slot:
         "_weights",
         "attribute",
         "fx",
+        "is_late",
         "is_logged",
         "latest",
         "latest_weight",
@@ -95,6 +96,8 @@ class Slot:
         self.latest: Any = None
         self.latest_weight = 0.0
         self.step = -1
+        self.is_late = False
+        """Whether the newest value came in a step's last hooks."""
         self.is_logged = False
         """Whether anything was logged in this epoch, if only by a stand-in."""
         self.reset()
