@@ -139,7 +139,13 @@ class Asks(Regression):
 
     def configure_optimizers(self):
         self.total = self.trainer.estimated_stepping_batches
+        self.lasts: list[int] = []
         return super().configure_optimizers()
+
+    def training_step(self, batch, batch_idx):
+        if self.trainer.is_last_batch:
+            self.lasts.append(batch_idx)
+        return super().training_step(batch, batch_idx)
 
     def on_train_batch_end(self, outputs, batch, batch_idx):
         trainer = self.trainer
@@ -166,13 +172,17 @@ class Asks(Regression):
         ({"max_epochs": 3, "accumulate_grad_batches": 4}, 9),
         ({"max_epochs": 3, "accumulate_grad_batches": {1: 2}}, 20),
         ({"max_epochs": 3, "accumulate_grad_batches": 4, "accumulate_across_epochs": True}, 8),
+        ({"max_epochs": "1.5 epochs", "accumulate_grad_batches": 3}, 6),
+        ({"max_epochs": "1.5 epochs", "accumulate_grad_batches": 4, "accumulate_across_epochs": True}, 4),
     ],
 )
 def test_the_number_of_steps_is_known_before_the_first(given: dict, expected: int) -> None:
-    module = Asks()
-    assert quiet(**given).fit(module, loader(39), loader(8)).steps == module.total == expected
-    assert module.found == (10, [2], True, True, True, 4, "32-true", [0], 0) or "max_steps" in given
+    module, is_whole = Asks(), type(given.get("max_epochs")) is int and "max_steps" not in given
+    trainer = quiet(**given)
+    assert trainer.fit(module, loader(39), loader(8)).steps == module.total == expected
+    assert module.found == (10, [2], True, True, True, 4, "32-true", [0], 0) or not is_whole
     assert module.gathered == (1, 2)
+    assert module.lasts == [9] * trainer.current_epoch
 
 
 class Old(dt.Module):

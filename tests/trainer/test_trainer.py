@@ -48,6 +48,7 @@ def test_what_cannot_run_yet_says_so_before_anything_starts() -> None:
         ({"val_check_interval": 1.5}, "trainer.bad-argument", "val_check_interval cannot be 1.5"),
         ({"check_val_every_n_epoch": None}, "trainer.bad-argument", "val_check_interval in batches"),
         ({"num_sanity_val_steps": -2}, "trainer.bad-argument", "num_sanity_val_steps cannot be -2"),
+        ({"min_epochs": "1.5 epochs", "max_epochs": 3}, "trainer.bad-argument", "min_epochs is whole epochs"),
         ({"max_steps": "5 epochs"}, "trainer.bad-argument", "steps, samples, tokens"),
         ({"max_epochs": "5 tokens"}, "trainer.bad-argument", "epochs"),
         ({"val_check_interval": "5 parsecs"}, "trainer.bad-argument", "unknown unit 'parsecs'"),

@@ -89,6 +89,8 @@ class Context:
     """Gives it back to them."""
     training_batches: Callable[[], Iterator[Any]] = lambda: iter(())
     """Reads this rank's training batches once more, on the device."""
+    share_step: Callable[[], None] = lambda: None
+    """Makes what the step that is being taken logged one value over all ranks; every rank must call."""
     of_ranks: list[dict[str, Any]] = field(default_factory=list)
     """What every rank has of its own, on rank 0, as it was last gathered."""
     in_step: bool = False

@@ -73,6 +73,7 @@ class EvaluationLoop:
                 when_done()
             context.events(f"on_{kind}_end")
             late = results.reduce_epoch({whole: Part()})
+            results.leave()
         extra = {**found[whole], **late.get(whole, {})}
         if context.phase != "sanity":
             everything = {

@@ -11,7 +11,7 @@ import torch
 from drivetrain.base.errors import DataError, ModuleError
 from drivetrain.base.quantity import Quantity
 from drivetrain.base.where import HERE
-from drivetrain.data import Feed, Share
+from drivetrain.data import Feed, Share, part_of
 from drivetrain.events import is_unused
 from drivetrain.loops import checkpoint as checkpoints
 from drivetrain.loops.context import Context
@@ -23,7 +23,8 @@ from drivetrain.loops.results import TRAIN_EPOCH, TRAIN_STEP, Part
 from drivetrain.loops.settings import Settings
 from drivetrain.loops.signals import Signals
 from drivetrain.loops.skipping import Skipping, may_skip
-from drivetrain.loops.stepping import AutomaticStepper, ManualStepper, Stepper, which_optimizer
+from drivetrain.loops.slots import metrics_unchanged
+from drivetrain.loops.stepping import AutomaticStepper, ManualStepper, Stepper, Take, which_optimizer
 from drivetrain.loops.tokens import TokenCount
 from drivetrain.loops.transfer import mover
 from drivetrain.modules.tokens import check_counts_tokens
@@ -51,7 +52,7 @@ class FitLoop:
         context.reload, context.configure_optimizers = self._reload_when_due, self._configure
         context.data_state = lambda: self._feed.state_dict(is_read=self._progress.is_trained)
         context.load_data_state = self._load_data_state
-        context.training_batches = self._once_more
+        context.training_batches, context.share_step = self._once_more, self._share_step
         self._pulse = Pulse(context.strategy.collectives, context.strategy.device)
         self._skipping = Skipping(context.strategy.collectives, context.strategy.device)
         self._tokens = TokenCount(context.module, context.strategy.collectives, context.strategy.device)
@@ -93,6 +94,7 @@ class FitLoop:
         if self._settings.accumulation.spans_epochs and not (self.stopped_early or self.signal):
             self._stepper.finish()
         self._strategy.share_buffers(context.module)
+        self._results.leave()
         context.events("on_train_end")
         context.events("on_fit_end")
         self._strategy.optimizers_to_device(context.optimizers, torch.device("cpu"))
@@ -164,10 +166,7 @@ class FitLoop:
     def _stops(self) -> bool:
         """Whether somebody, on any rank, asked to stop and the bounds allow it."""
         progress, bounds = self._progress, self._bounds
-        wanted = bool(self._context.run.should_stop)
-        if self._world_size > 1:
-            word = torch.tensor([int(wanted)], device=self._strategy.device)
-            wanted = bool(self._strategy.collectives.all_reduce(word, "max").item())
+        wanted = self._anywhere(bool(self._context.run.should_stop))
         if not wanted or progress.epoch < bounds.min_epochs or progress.global_step < bounds.min_steps:
             return False
         self._context.run.should_stop = self.stopped_early = True
@@ -242,7 +241,7 @@ class FitLoop:
             return wanted.interval
         if total is None:
             raise no_part("val_check_interval", wanted.interval)
-        return max(1, int(total * wanted.interval))
+        return max(1, part_of(total, wanted.interval))
 
     def _validate(self) -> None:
         context, progress, validation = self._context, self._progress, self._validation
@@ -301,12 +300,15 @@ class FitLoop:
                     context.in_step = False
                     tokens()
                     break
-            output = take(moved, index, share)
+            output = take(moved, index, share) if share.size else self._stand_in(take, moved, index, share)
             progress.tokens += tokens() * (progress.samples != samples)
             progress.batches, progress.steps = share.consumed, index + 1
             progress.seen += 1
             context.in_step = False
-            is_last = max_steps == progress.global_step or share.consumed == num_batches or self._is_full()
+            is_full = self._is_full()
+            if is_full and not self._settings.accumulation.spans_epochs:
+                self._stepper.finish()  # as at an epoch's end: what was computed is used
+            is_last = max_steps == progress.global_step or share.consumed == num_batches or is_full
             counted = progress.seen if by_batch else progress.global_step
             has_stepped = by_batch or counted != step
             is_due = has_stepped and (counted % log_every == 0 if log_every else self._logs_now())
@@ -314,8 +316,8 @@ class FitLoop:
             is_logging = is_last or is_due
             if not is_alone:
                 self._tell()
-            if is_logging and not is_alone:
-                self._reduce_step()
+            if is_logging:
+                self._share_step()
             for call in ends:
                 call(shown(output), moved, index)
             if is_logging:
@@ -415,12 +417,14 @@ class FitLoop:
         if wrong is not None:
             self._results.compare(wrong)
 
-    def _reduce_step(self) -> None:
+    def _share_step(self) -> None:
         """Reduce over ranks what steps logged, unless nothing is new on any of them.
 
         Collectives:
-            one all_reduce of 24 bytes, and those of `Results.reduce_step`; every rank must call.
+            with several ranks one all_reduce of 24 bytes, and those of `Results.reduce_step`.
         """
+        if self._world_size == 1:
+            return
         names, is_fresh = self._results.epoch_names(), self._results.is_fresh
         word = self._results.word(names)
         words = torch.tensor([word, -word, is_fresh], dtype=torch.int64, device=self._strategy.device)
@@ -431,9 +435,20 @@ class FitLoop:
 
     def _write_step(self) -> None:
         """Write what the step and its hooks logged."""
-        if self._world_size > 1:
-            self._reduce_step()
+        self._share_step()
         self._context.write(self._results.step_values, is_step=True)
+
+    def _anywhere(self, mine: bool) -> bool:
+        """Say whether it is so on any rank."""
+        if self._world_size == 1:
+            return mine
+        word = torch.tensor([int(mine)], device=self._strategy.device)
+        return bool(self._strategy.collectives.all_reduce(word, "max").item())
+
+    def _stand_in(self, take: Take, batch: Any, index: int, share: Share) -> Any:
+        """Take a step whose batch is another rank's: it counts nowhere, so not in a metric's own sums."""
+        with metrics_unchanged(self._context.module):
+            return take(batch, index, share)
 
 
 def _as_it_is(output: Any) -> Any:

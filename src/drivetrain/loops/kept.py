@@ -94,6 +94,7 @@ _SLOT: dict[str, Any] = {
     **dict.fromkeys(("said", "values", "total", "latest", "metric")),
     "weights": [],
     "attribute": "",
+    "is_logged": True,
 }
 _FLAGS = {"prog_bar", "logger", "add_dataloader_idx", "sync_dist", "rank_zero_only", "enable_graph"}
 

@@ -211,6 +211,8 @@ def _bad(module: object, problem: str, entry: object, because: str, close: str |
 def step_schedulers(context: Any, interval: str, count: int) -> None:
     """Step the schedulers that are due, those that look at a value with it.
 
+    Collectives:
+        after a step, those of `Context.share_step` for each that looks at a value; every rank must call.
     Raises:
         ModuleError [module.monitor]: nothing was logged under a scheduler's ``monitor``.
     """
@@ -219,6 +221,8 @@ def step_schedulers(context: Any, interval: str, count: int) -> None:
             continue
         override, metric = context.module.lr_scheduler_step, None
         if one.reduce_on_plateau:
+            if interval == "step":
+                context.share_step()
             metrics = context.results.metrics()
             if one.monitor not in metrics:
                 if one.strict:

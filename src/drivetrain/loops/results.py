@@ -13,7 +13,7 @@ from drivetrain.base.text import listed
 from drivetrain.collectives.collectives import Collectives
 from drivetrain.data.seeds import mix
 from drivetrain.loops.reduction import Entry, reduced
-from drivetrain.loops.slots import Slot, checked, fx_name, is_metric, read_fx
+from drivetrain.loops.slots import Slot, checked, fx_name, is_metric, one_value, read_fx, read_weight
 from drivetrain.modules.run import LogOptions
 
 Phase = tuple[str, int]
@@ -24,6 +24,8 @@ Way = dict[str, Any]
 
 TRAIN_STEP: Phase = ("train step", 0)
 TRAIN_EPOCH: Phase = ("train epoch", 0)
+_OUTSIDE: Phase = ("outside", 0)
+"""Before the first of them and after the last, and in predict: nothing reduces what is logged there."""
 _NUM_COMPARED = LogOptions._fields.index("batch_size")
 _FIELDS = (
     "on_step",
@@ -69,8 +71,8 @@ class Results:
         self._world_size = collectives.world_size
         self._bar: set[str] = set()
         self._slots: dict[Key, Slot] = {}
-        self._phase: Phase = TRAIN_STEP
-        self._in_step = True
+        self._phase: Phase = _OUTSIDE
+        self._in_step = False
         self._size = 1
         self._step = 0
         self._metrics: dict[str, torch.Tensor] = {}
@@ -100,6 +102,10 @@ class Results:
             for (of, name), slot in self._slots.items():
                 if of == phase and slot.on_step and slot.on_epoch and self._is_live(slot):
                     self._metrics.pop(name, None)
+
+    def leave(self) -> None:
+        """Say that nothing is logged from now on."""
+        self.enter(_OUTSIDE)
 
     def clear(self) -> None:
         """Forget everything: what a check before the fit logged."""
@@ -132,8 +138,10 @@ class Results:
             slot = self._slots[key] = self._opened(name, value, options)
         elif slot.said[:_NUM_COMPARED] != options[:_NUM_COMPARED]:
             self._recheck(name, slot, options)
-        weight = options.batch_size if options.batch_size is not None and self._size else self._size
-        slot.latest_weight, slot.step = weight, self._step
+        weight: float = self._size
+        if options.batch_size is not None and self._size:
+            weight = read_weight(name, options.batch_size)
+        slot.latest_weight, slot.step, slot.is_logged = weight, self._step, True
         self.is_fresh = True
         if slot.metric is None:
             slot.latest = checked(name, value, enable_graph=options.enable_graph)
@@ -149,11 +157,17 @@ class Results:
         is_train_step = self._in_step and self._phase == TRAIN_STEP
         on_step = is_train_step if said.on_step is None else said.on_step
         on_epoch = not is_train_step if said.on_epoch is None else said.on_epoch
+        if self._phase == _OUTSIDE:
+            raise _nowhere(name)
+        if not on_epoch and not (on_step and is_train_step):
+            raise _not_kept(name, on_step=on_step)
         slot = Slot(said, on_step=on_step, on_epoch=on_epoch)
         slot.fx = read_fx("reduce_fx", said.reduce_fx)
         if said.rank_fx is not None:
             read_fx("rank_fx", said.rank_fx)
         if is_metric(value):
+            if isinstance(value, torch.nn.ModuleDict):
+                raise _collection(name, value)
             slot.metric = value
             slot.attribute = str(said.metric_attribute or self._attribute(name, value))
         slot.mark = _marked(name, slot)
@@ -281,7 +295,11 @@ class Results:
         """
         if self.noted:
             self._take_noted()
-        here = {key: slot for key, slot in sorted(self._slots.items()) if key[0] in phases and slot.on_epoch}
+        here = {
+            key: slot
+            for key, slot in sorted(self._slots.items())
+            if key[0] in phases and slot.on_epoch and slot.is_logged
+        }
         keys = self._agreed(here, phases)
         found: dict[Phase, dict[str, torch.Tensor]] = {phase: {} for phase in phases}
         for (phase, name), value in self._epoch_values(here, keys).items():
@@ -328,7 +346,7 @@ class Results:
             warnings.filterwarnings(
                 "ignore", message=".*``compute`` method of metric.*", category=UserWarning
             )
-            return torch.as_tensor(metric.compute()).detach().cpu()
+            return one_value(attribute, metric.compute())
 
     def forget(self, phases: list[Phase]) -> None:
         """Begin the epoch values of some phases anew."""
@@ -447,7 +465,7 @@ def _is_shared(said: LogOptions) -> bool:
 
 def _step_entry(slot: Slot) -> Entry:
     fx = slot.fx if slot.said.rank_fx is None else read_fx("rank_fx", slot.said.rank_fx)
-    if not slot.latest_weight and slot.metric is None:
+    if not slot.latest_weight:
         return Entry(fx, None)  # a stand-in's value is nobody's
     weight = slot.latest_weight if fx == "mean" and slot.metric is None else 1.0
     return Entry(fx, torch.as_tensor(slot.latest).double() * weight if fx == "mean" else slot.latest, weight)
@@ -459,6 +477,40 @@ def _epoch_entry(slot: Slot | None, said: LogOptions) -> Entry:
         return Entry(fx, None, 0.0) if slot is None else Entry(fx, *slot.partial())
     total = None if slot is None or slot.partial()[0] is None else slot.value()
     return Entry(read_fx("rank_fx", said.rank_fx), total)
+
+
+def _nowhere(name: str) -> ModuleError:
+    return ModuleError(
+        "module.log-outside",
+        f"self.log({name!r}, ...) where no value is kept",
+        values={"name": name},
+        because="what is logged before the first epoch, after the last one or in predict belongs to no step "
+        "and to no epoch, so that nothing would reduce or write it",
+        hint="log it from on_train_start on and up to on_train_epoch_end, or give it to the logger itself: "
+        "self.logger.log_metrics({...})",
+    )
+
+
+def _not_kept(name: str, *, on_step: bool) -> ModuleError:
+    return ModuleError(
+        "module.log-options",
+        f"self.log({name!r}, ...) with on_step={on_step} and on_epoch=False, outside of a training step"
+        if on_step
+        else f"self.log({name!r}, ...) with on_step=False and on_epoch=False",
+        values={"on_step": on_step, "on_epoch": False},
+        because="steps' own values are those of training; of anything else the epoch's value is kept",
+        hint="leave on_epoch out, or pass on_epoch=True",
+    )
+
+
+def _collection(name: str, value: Any) -> ModuleError:
+    return ModuleError(
+        "module.log-value",
+        f"self.log({name!r}, ...) got a {type(value).__name__}, which has several values",
+        values={"name": name, "values": sorted(map(str, value.keys()))},
+        because="a value has one name",
+        hint="log each under its own: self.log_dict(collection)",
+    )
 
 
 def _of_this_step(name: str, metric: Any) -> torch.Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -244,16 +245,23 @@ class View:
             raise no_run("estimated_stepping_batches")
         bounds, num_batches = self._settings.bounds, self._fitted.num_training_batches
         most = math.inf if bounds.max_steps < 0 else bounds.max_steps
-        if bounds.max_epochs < 0 or num_batches is None:
+        epochs = Fraction(bounds.max_epochs) if bounds.max_part is None else bounds.max_part
+        if epochs < 0 or num_batches is None:
             return most
-        factors = [self._settings.accumulation.at(epoch) for epoch in range(bounds.max_epochs)]
+        batches = [num_batches] * int(epochs) + [math.ceil(num_batches * (epochs % 1))]
+        windows = [
+            Fraction(count, self._settings.accumulation.at(epoch)) for epoch, count in enumerate(batches)
+        ]
         if self._settings.accumulation.spans_epochs:
-            return min(most, math.ceil(sum(num_batches / factor for factor in factors)))
-        return min(most, sum(math.ceil(num_batches / factor) for factor in factors))
+            return min(most, math.ceil(sum(windows)))
+        return min(most, sum(map(math.ceil, windows)))
 
     @property
     def is_last_batch(self) -> bool:
-        """Whether the batch that is being taken, or was taken last, is the last of its epoch."""
+        """Whether the batch that is being taken, or was taken last, is the last of its epoch.
+
+        False for a loader without a length, whose last batch nobody knows beforehand.
+        """
         fitted = self._fitted
         if fitted is None:
             return False
