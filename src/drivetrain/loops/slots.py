@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, final
 
 import torch
@@ -155,7 +155,7 @@ class Slot:
             "latest_weight": self.latest_weight,
             "is_of_epoch": self.step >= 0,
             "attribute": self.attribute,
-            "metric": None if self.metric is None else _metric_state(self.metric),
+            "metric": None if self.metric is None else metric_state(self.metric),
         }
 
     @classmethod
@@ -170,7 +170,7 @@ class Slot:
         slot.latest_weight, slot.step = state["latest_weight"], 0 if state["is_of_epoch"] else -1
         if metric is not None:
             slot.metric, slot.attribute = metric, state["attribute"]
-            _load_metric(metric, state["metric"], device)
+            load_metric(metric, state["metric"], device)
         return slot
 
 
@@ -204,6 +204,23 @@ def merged(states: list[dict[str, Any]]) -> dict[str, Any]:
     return first
 
 
+def combined(slot: Slot, states: list[dict[str, Any]]) -> torch.Tensor:
+    """Return what the states of several ranks come to by a slot's operations."""
+    cpu = torch.device("cpu")
+    rank_fx = slot.said.rank_fx
+    parts = []
+    for state in states if rank_fx is not None else [merged(states)] if states else []:
+        one = Slot.from_state(state, cpu)
+        one.fx = slot.fx
+        parts.append(one.value().reshape(1))
+    if rank_fx is None:
+        return parts[0].reshape(()) if parts else torch.tensor(torch.nan, dtype=torch.float64)
+    fx, known = read_fx("rank_fx", rank_fx), torch.cat(parts)
+    if callable(fx):
+        return torch.as_tensor(fx(known), dtype=torch.float64)
+    return torch.as_tensor(getattr(torch, fx)(known), dtype=torch.float64)
+
+
 def is_metric(value: Any) -> bool:
     """Whether a value is a torchmetrics object, without importing torchmetrics."""
     return isinstance(value, torch.nn.Module) and all(
@@ -211,20 +228,35 @@ def is_metric(value: Any) -> bool:
     )
 
 
-def _metric_state(metric: Any) -> dict[str, Any]:
+COUNTERS = ("_num_vals_seen",)
+"""What torchmetrics' own keep beside their states: which value of a running window is the oldest."""
+
+
+def metric_state(metric: Any, *, copy: bool = False) -> dict[str, Any]:
+    """Return a torchmetrics object's state; with ``copy`` it stays what it is whatever is added later."""
+    clone = torch.Tensor.clone if copy else torch.Tensor.detach
     state = {
-        name: [one.detach().cpu() for one in value] if isinstance(value, list) else value.detach().cpu()
+        name: [clone(one.detach()).cpu() for one in value]
+        if isinstance(value, list)
+        else clone(value.detach()).cpu()
         for name, value in metric.metric_state.items()
     }
-    return {"state": state, "updates": int(metric.update_count)}
+    counters = {name: value for name, value in vars(metric).items() if name in COUNTERS}
+    return {"state": state, "updates": int(metric.update_count), **counters}
 
 
-def _load_metric(metric: Any, kept: dict[str, Any], device: torch.device) -> None:
+def load_metric(metric: Any, kept: Mapping[str, Any], device: torch.device) -> None:
+    """Give a torchmetrics object a state, which stays the caller's: torchmetrics adds in place."""
     metric.reset()
     for name, value in kept["state"].items():
-        moved = [one.to(device) for one in value] if isinstance(value, list) else value.to(device)
+        moved = (
+            [one.clone().to(device) for one in value] if isinstance(value, list) else value.clone().to(device)
+        )
         setattr(metric, name, moved)
     metric._update_count = kept["updates"]  # noqa: SLF001 - torchmetrics has no public way to say it
+    for name in COUNTERS:
+        if name in kept and hasattr(metric, name):
+            setattr(metric, name, int(kept[name]))
 
 
 def _stacked(values: list[Any]) -> torch.Tensor:
