@@ -224,10 +224,10 @@ def test_a_run_that_max_steps_ended_midway_goes_on_midway(tmp_path: Path) -> Non
 def test_what_cannot_be_gone_on_from_is_a_clear_error(tmp_path: Path) -> None:
     trainer, module, path = quiet(max_epochs=1), Regression(), tmp_path / "a.ckpt"
     trainer.fit(module, loader())
-    trainer.save_checkpoint(path, weights_only=True)
-    with pytest.raises(dt.CheckpointError, match=r"checkpoint.no-training-state"):
-        trainer.fit(module, loader(), ckpt_path=path)
     trainer.save_checkpoint(path)
+    trainer.save_checkpoint(tmp_path / "weights.ckpt", weights_only=True)
+    with pytest.raises(dt.CheckpointError, match=r"checkpoint.no-training-state"):
+        trainer.fit(module, loader(), ckpt_path=tmp_path / "weights.ckpt")
 
     class Scheduled(Regression):
         def configure_optimizers(self):

@@ -12,4 +12,5 @@
     results.py       logged values               slots.py  one logged value
     progress.py      Progress: where a fit stands
     checkpoint.py    a run as a checkpoint, and back
+    meters.py        torchmetrics objects in it  switches.py  what is frozen, what is in eval mode
 """

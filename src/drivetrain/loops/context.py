@@ -67,8 +67,14 @@ class Context:
     schedulers: list[Scheduled] = field(default_factory=list)
     windows: list[Window] = field(default_factory=list)
     """The accumulation windows, one for each set of optimizers that step together."""
-    validation_rng: dict[str, Any] | None = None
-    """This rank's random state before the validation that is going on."""
+    before_validation: dict[str, Any] | None = None
+    """What this rank had before the validation that is going on, and what that changes."""
+    modes: list[tuple[torch.nn.Module, bool]] | None = None
+    """Which parts of the module were in train mode before the evaluation that is going on."""
+    begun_with: dict[str, list[str]] = field(default_factory=dict)
+    """The module's switches as the fit found them."""
+    loaded: dict[str, Any] = field(default_factory=lambda: {"epoch": 0, "datamodule": {}})
+    """How things stood when the user was asked for the loaders that are read."""
     handles: list[Any] = field(default_factory=list)
     """Hooks on the user's objects, which are taken off when the run ends."""
     passed: tuple[Any, Any] = (None, None)
@@ -260,7 +266,7 @@ def _prepare(context: Context) -> None:
 def evaluating(context: Context, kind: str) -> Iterator[None]:
     """Put the module into eval mode without gradients, and every part of it back as it was."""
     module = context.module
-    before = [(part, part.training) for part in module.modules()]
+    before = context.modes = [(part, part.training) for part in module.modules()]
     to_eval, to_train = (getattr(module, f"on_{kind}_model_{mode}") for mode in ("eval", "train"))
     if is_unused(to_eval):
         module.eval()
@@ -274,6 +280,7 @@ def evaluating(context: Context, kind: str) -> Iterator[None]:
     finally:
         for part, mode in before:
             part.training = mode
+        context.modes = None
         if not is_unused(to_train):
             to_train()
 

@@ -71,17 +71,23 @@ class EvaluationLoop:
             results.forget(list(parts))
             if when_done is not None:
                 when_done()
-            context.events(f"on_{kind}_end")
+            context.events.early(f"on_{kind}_end")
             late = results.reduce_epoch({whole: Part()})
+            extra = {**found[whole], **late.get(whole, {})}
+            # Before those that may save: a run that goes on from their checkpoint finds what was logged.
+            self._write([*found.values(), extra])
+            context.events.last(f"on_{kind}_end")
+            last = results.reduce_epoch({whole: Part()}).get(whole, {})
+            extra |= last
+            self._write([last])
             results.leave()
-        extra = {**found[whole], **late.get(whole, {})}
-        if context.phase != "sanity":
-            everything = {
-                name: value for values in (*found.values(), extra) for name, value in values.items()
-            }
-            context.write(lambda: results.for_loggers(everything))
         context.phase = before
         return [{**found[phase], **extra} for phase in parts]
+
+    def _write(self, found: list[dict[str, torch.Tensor]]) -> None:
+        everything = {name: value for values in found for name, value in values.items()}
+        if self._context.phase != "sanity" and everything:
+            self._context.write(lambda: self._context.results.for_loggers(everything))
 
     def _one(self, feed: Feed, number: int, num_batches: int | None) -> bool:
         context, kind, step = self._context, self._kind, self._step

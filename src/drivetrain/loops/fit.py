@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias, final
@@ -17,14 +18,15 @@ from drivetrain.loops import checkpoint as checkpoints
 from drivetrain.loops.context import Context
 from drivetrain.loops.evaluation import EvaluationLoop
 from drivetrain.loops.interval import Interval, LogInterval, no_part
+from drivetrain.loops.meters import metrics_unchanged
 from drivetrain.loops.optimization import read_optimizers, step_schedulers
 from drivetrain.loops.pulse import Pulse
 from drivetrain.loops.results import TRAIN_EPOCH, TRAIN_STEP, Part
 from drivetrain.loops.settings import Settings
 from drivetrain.loops.signals import Signals
 from drivetrain.loops.skipping import Skipping, may_skip
-from drivetrain.loops.slots import metrics_unchanged
 from drivetrain.loops.stepping import AutomaticStepper, ManualStepper, Stepper, Take, which_optimizer
+from drivetrain.loops.switches import switches_of
 from drivetrain.loops.tokens import TokenCount
 from drivetrain.loops.transfer import mover
 from drivetrain.modules.tokens import check_counts_tokens
@@ -47,10 +49,12 @@ class FitLoop:
         self._bounds = settings.bounds
         self._results, self._strategy, self._progress = context.results, context.strategy, context.progress
         self._world_size = context.strategy.ranks.world_size
-        self._feed, self._validation = self._load()
-        self._is_stale = False
+        self._feed: Feed
+        self._validation: EvaluationLoop | None = None
+        self._is_stale = self._only_ends = False
+        self._read_epoch = -1
         context.reload, context.configure_optimizers = self._reload_when_due, self._configure
-        context.data_state = lambda: self._feed.state_dict(is_read=self._progress.is_trained)
+        context.data_state = self._data_state
         context.load_data_state = self._load_data_state
         context.training_batches, context.share_step = self._once_more, self._share_step
         self._pulse = Pulse(context.strategy.collectives, context.strategy.device)
@@ -74,22 +78,20 @@ class FitLoop:
         """Train from the beginning, or from where the checkpoint stood."""
         context, progress = self._context, self._progress
         context.phase = "train"
-        self._setup(checkpoint, path)
-        context.events("on_fit_start")
         if checkpoint is None:
-            self._check_sanity()
-        self._results.enter(TRAIN_EPOCH)
-        context.events("on_train_start")
-        self._strategy.spread_rng()
-        if checkpoint is not None:
-            checkpoints.restore_rng(context, checkpoint)
-        run_epoch = context.watch.call(self._epoch, "run_training_epoch")
-        with self._signals.noted():
-            while not self._is_over():
+            self._read_loaders()
+        self._setup(checkpoint, path)
+        with self._signals.noted():  # also while the sanity check runs: acted upon after the first step
+            self._start(checkpoint)
+            run_epoch = context.watch.call(self._epoch, "run_training_epoch")
+            is_over = self._is_over()
+            self._only_ends = is_over and checkpoint is not None and self._is_cut()
+            while not is_over or self._only_ends:
                 run_epoch()
                 if progress.is_done:
                     progress.next_epoch()
                     self._reload()
+                is_over, self._only_ends = self._is_over(), False
             self._leave_late()
         if self._settings.accumulation.spans_epochs and not (self.stopped_early or self.signal):
             self._stepper.finish()
@@ -100,15 +102,29 @@ class FitLoop:
         self._strategy.optimizers_to_device(context.optimizers, torch.device("cpu"))
         checkpoints.gather_ranks(context)
 
+    def _start(self, checkpoint: Mapping[str, Any] | None) -> None:
+        """Call the hooks of a fit's start, and set what they may have changed in one that is resumed."""
+        context = self._context
+        context.events("on_fit_start")
+        if checkpoint is None:
+            self._check_sanity()
+        self._results.enter(TRAIN_EPOCH)
+        context.events("on_train_start")
+        self._strategy.spread_rng()
+        if checkpoint is not None:
+            checkpoints.restore_last(context, checkpoint)
+
     def _setup(self, checkpoint: Mapping[str, Any] | None, path: object) -> None:
         context, module = self._context, self._context.module
         _check_module(module, self._settings)
         if not module.training:
             module.train()
+        context.begun_with = switches_of(module)
         one_backward = module.automatic_optimization and which_optimizer(module.training_step) is None
         self._strategy.setup(module, context.step("training_step"), one_backward=one_backward)
         if checkpoint is not None:
             checkpoints.restore_weights(context, checkpoint, path)
+            checkpoints.restore_counters(context, checkpoint, path, self._read_loaders, self._reloads)
         self._configure()
         if checkpoint is not None:
             checkpoints.restore_training(context, checkpoint, path)
@@ -163,6 +179,12 @@ class FitLoop:
             return True
         return self._stops()
 
+    def _is_cut(self) -> bool:
+        """Whether the run was killed after its last step, before the hooks of its last epoch's end."""
+        progress, max_epochs = self._progress, self._bounds.max_epochs
+        is_in_bounds = max_epochs < 0 or progress.epoch < max_epochs
+        return is_in_bounds and progress.steps > 0 and progress.closed_at != progress.seen
+
     def _stops(self) -> bool:
         """Whether somebody, on any rank, asked to stop and the bounds allow it."""
         progress, bounds = self._progress, self._bounds
@@ -173,16 +195,30 @@ class FitLoop:
         return True
 
     def _reload(self) -> None:
-        every = self._settings.reload_every_n_epochs
-        if self._is_stale or (every and self._progress.epoch % every == 0):
+        if self._is_stale or self._reloads():
             self._is_stale = False
-            self._feed, self._validation = self._load()
+            self._read_loaders()
+
+    def _reloads(self) -> bool:
+        """Whether this epoch has loaders of its own."""
+        every = self._settings.reload_every_n_epochs
+        return bool(every) and self._progress.epoch % every == 0
+
+    def _read_loaders(self) -> None:
+        """Ask the user for the loaders, and note from what state of things, for a run that goes on."""
+        context = self._context
+        datamodule, is_first, state = context.datamodule, not hasattr(self, "_feed"), {}
+        # Before the first loaders it is as it was made, and may not be able to tell its state yet.
+        if datamodule is not None and not is_first and not is_unused(datamodule.state_dict):
+            state = copy.deepcopy(datamodule.state_dict())
+        context.loaded = {"epoch": self._progress.epoch, "datamodule": state}
+        self._feed, self._validation = self._load()
 
     def _reload_when_due(self) -> None:
         """Ask for the loaders again: at once, or after the epoch whose batches are being read."""
         self._is_stale = self._progress.batches > 0
         if not self._is_stale:
-            self._feed, self._validation = self._load()
+            self._read_loaders()
 
     def _epoch(self) -> None:
         context, progress, results = self._context, self._progress, self._results
@@ -190,9 +226,10 @@ class FitLoop:
         if not progress.is_started:
             results.enter(TRAIN_EPOCH)
             context.run.accumulate_grad_batches = self._settings.accumulation.at(progress.epoch)
-            context.events("on_train_epoch_start")
+            context.events.early("on_train_epoch_start")
+            progress.accumulate, progress.is_started = context.run.accumulate_grad_batches, True
+            context.events.last("on_train_epoch_start")
             progress.accumulate = context.run.accumulate_grad_batches
-            progress.is_started = True
         if not progress.is_trained:
             results.enter(TRAIN_STEP, in_step=True)
             progress.is_trained = self._steps()
@@ -216,6 +253,8 @@ class FitLoop:
         if is_whole and context.module.automatic_optimization:
             step_schedulers(context, "epoch", progress.epoch + 1)
         progress.is_done = is_whole
+        if not is_whole:
+            progress.closed_at = progress.seen
         context.events.last("on_train_epoch_end")
 
     def _is_due_after(self) -> bool:
@@ -248,14 +287,15 @@ class FitLoop:
         assert validation is not None  # noqa: S101 - asked for only where there is one
         HERE.note(stage="validate")
         # A checkpoint that is taken within the validation runs it again, from the same random state.
-        context.validation_rng = self._strategy.rng_state()
+        context.before_validation = checkpoints.passing(context)
         self._strategy.share_buffers(context.module)
         is_open = any(window.is_open for window in context.windows)
         if not is_open and not is_unused(context.module.on_validation_model_zero_grad):
             context.module.on_validation_model_zero_grad()
 
         def is_done() -> None:
-            context.validation_rng, progress.validated_at = None, progress.seen
+            context.before_validation, progress.validated_at = None, progress.seen
+            progress.is_validating = False
 
         context.watch.call(validation.run, "run_validation")(when_done=is_done)
         HERE.note(stage="fit")
@@ -287,7 +327,9 @@ class FitLoop:
         shown = context.shown or _as_it_is
         share = None
         if every and self._is_due_within(every, is_total=is_total, is_logging=False):
-            self._validate()  # the checkpoint that this run goes on from was taken right before it
+            self._validate()  # the checkpoint that this run goes on from was taken right before it, or in it
+        if self._only_ends:
+            return progress.batches == num_batches
         for batch, share in self._batches():
             index, step = progress.steps, progress.global_step
             HERE.note(step=step, batch=share.number)
@@ -345,12 +387,14 @@ class FitLoop:
     def _is_due_within(self, every: int, *, is_total: bool, is_logging: bool) -> bool:
         progress = self._progress
         if self._interval is not None:
-            return self._interval.is_due(progress, is_logging=is_logging)
+            progress.is_validating |= self._interval.is_due(progress, is_logging=is_logging)
+            return progress.is_validating
         count = progress.seen if is_total else progress.steps
         return count > 0 and count % every == 0 and progress.validated_at != progress.seen
 
     def _batches(self) -> Iterator[tuple[Any, Share]]:
         """Return this epoch's batches from where the run stands, without a trace in the random state."""
+        self._read_epoch = self._progress.epoch
         epoch = 0 if self._settings.overfit else self._progress.epoch
         batches = self._feed.training(epoch, self._progress.batches)
         return self._context.watch.each(batches, "[FitLoop].train_dataloader_next")
@@ -359,6 +403,10 @@ class FitLoop:
         """Read the data apart from the epochs: as an evaluation does, each batch on one rank."""
         move = mover(self._context, 0)
         return (move(batch) for batch, _ in self._feed.evaluation())
+
+    def _data_state(self) -> dict[str, Any]:
+        is_reading = self._read_epoch == self._progress.epoch and not self._progress.is_trained
+        return self._feed.state_dict(is_read=not is_reading)
 
     def _load_data_state(self, state: Mapping[str, Any]) -> None:
         self._feed.load_state_dict(state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, final
@@ -13,7 +14,17 @@ from drivetrain.base.text import listed
 from drivetrain.collectives.collectives import Collectives
 from drivetrain.data.seeds import mix
 from drivetrain.loops.reduction import Entry, reduced
-from drivetrain.loops.slots import Slot, checked, fx_name, is_metric, one_value, read_fx, read_weight
+from drivetrain.loops.slots import (
+    NAMES,
+    Slot,
+    checked,
+    combined,
+    fx_name,
+    is_metric,
+    one_value,
+    read_fx,
+    read_weight,
+)
 from drivetrain.modules.run import LogOptions
 
 Phase = tuple[str, int]
@@ -83,6 +94,8 @@ class Results:
         self._words: dict[tuple[str, ...], int] = {}
         self.is_fresh = False
         """Whether something was logged since the newest `reduce_step`."""
+        self._functions: dict[Key, torch.Tensor] = {}
+        """What a resumed run's values come to by functions, which a checkpoint cannot hold."""
         self.noted: list[tuple[str, Any, LogOptions]] = []
         """What a compiled graph logged; empty whenever a step begins, so that no graph depends on it."""
 
@@ -329,6 +342,8 @@ class Results:
             slot = here.get(key)
             if agreed.attribute:
                 found[key] = self._computed(agreed.attribute, slot)
+            elif not _is_known(agreed.said):
+                found |= {key: self._functions[key]} if key in self._functions else {}  # nothing is new
             elif _is_shared(agreed.said):
                 entries[key] = _epoch_entry(slot, agreed.said)
             elif slot is not None and not (agreed.said.rank_zero_only and self._collectives.rank):
@@ -353,6 +368,7 @@ class Results:
         for key in [key for key in self._slots if key[0] in phases]:
             slot = self._slots[key]
             slot.step = -1
+            self._functions.pop(key, None)
             if slot.on_epoch:
                 slot.reset()
             if not slot.on_step:
@@ -421,23 +437,60 @@ class Results:
                 )
         return found
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self, phase: Phase = TRAIN_STEP) -> dict[str, Any]:
         """Return this rank's part of a training epoch that is going on."""
         if self.noted:
             self._take_noted()
-        return {name: slot.state_dict() for (phase, name), slot in self._slots.items() if phase == TRAIN_STEP}
+        return {name: slot.state_dict() for (kept, name), slot in self._slots.items() if kept == phase}
+
+    def by_functions(self, phase: Phase, of_ranks: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+        """Return what all ranks' values come to so far, where that is said by functions."""
+        found: dict[str, torch.Tensor] = {}
+        for (kept, name), slot in self._slots.items():
+            said = slot.said
+            if kept != phase or not slot.on_epoch or slot.metric is not None:
+                continue
+            if not _is_known(said):
+                found |= {name: self._functions[kept, name]} if (kept, name) in self._functions else {}
+                continue
+            states = [
+                one[name]
+                for one in of_ranks
+                if name in one and one[name]["weight"] + len(one[name]["weights"])
+            ]
+            fxs = slot.fx, read_fx("rank_fx", said.rank_fx or "mean")
+            if not states or all(isinstance(fx, str) for fx in fxs):
+                continue
+            # Of a part of the epoch the function may have nothing to say yet; at its end it is asked again.
+            with contextlib.suppress(Exception), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found[name] = combined(slot, states if _is_shared(said) else states[:1])
+        return found
 
     def metrics_state(self) -> dict[str, torch.Tensor]:
         """Return the reduced values."""
         return {name: value.detach().cpu() for name, value in self._metrics.items()}
 
-    def load_state_dict(self, state: dict[str, Any], metrics: dict[str, torch.Tensor]) -> None:
+    def load_state_dict(
+        self, state: dict[str, Any], phase: Phase = TRAIN_STEP, functions: Mapping[str, Any] | None = None
+    ) -> None:
         """Take up what a run had logged."""
         for name, kept in state.items():
             metric = self._module.get_submodule(kept["attribute"]) if kept.get("attribute") else None
-            slot = self._slots[TRAIN_STEP, name] = Slot.from_state(kept, self._device, metric)
+            slot = self._slots[phase, name] = Slot.from_state(kept, self._device, metric)
             slot.mark = _marked(name, slot)
+        for name, value in (functions or {}).items():
+            self._functions[phase, name] = torch.as_tensor(value)
+
+    def load_metrics(self, metrics: Mapping[str, torch.Tensor], names: Mapping[str, list[str]]) -> None:
+        """Take up the reduced values, and what is said of their names."""
         self._metrics = dict(metrics)
+        self._bar |= {*names.get("bar", ())}
+        self._unlogged |= {*names.get("unlogged", ())}
+
+    def names_state(self) -> dict[str, list[str]]:
+        """Return which names are for the bar, and which not for loggers."""
+        return {"bar": sorted(self._bar), "unlogged": sorted(self._unlogged)}
 
     def _agreed(self, here: Mapping[Key, Slot], phases: Mapping[Phase, Part]) -> dict[Key, Agreed]:
         """Return all names with their options, in order, once all ranks that ran a phase have the same."""
@@ -461,6 +514,11 @@ class Results:
 
 def _is_shared(said: LogOptions) -> bool:
     return said.sync_dist and not said.rank_zero_only
+
+
+def _is_known(said: LogOptions) -> bool:
+    """Whether its operations are there: not where a checkpoint has functions' names, and nothing more."""
+    return all(fx is None or fx in NAMES or callable(fx) for fx in (said.reduce_fx, said.rank_fx))
 
 
 def _step_entry(slot: Slot) -> Entry:

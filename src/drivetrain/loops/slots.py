@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, final
 
 import torch
@@ -162,7 +161,7 @@ class Slot:
             "latest_weight": self.latest_weight,
             "is_of_epoch": self.step >= 0,
             "attribute": self.attribute,
-            "metric": None if self.metric is None else _metric_state(self.metric),
+            "metric": None if self.metric is None else metric_state(self.metric),
         }
 
     @classmethod
@@ -178,7 +177,7 @@ class Slot:
         slot.latest_weight, slot.step = state["latest_weight"], 0 if state["is_of_epoch"] else -1
         if metric is not None:
             slot.metric, slot.attribute = metric, state["attribute"]
-            _load_metric(metric, state["metric"], device)
+            load_metric(metric, state["metric"], device)
         return slot
 
 
@@ -256,6 +255,23 @@ def merged(states: list[dict[str, Any]]) -> dict[str, Any]:
     return first
 
 
+def combined(slot: Slot, states: list[dict[str, Any]]) -> torch.Tensor:
+    """Return what the states of several ranks come to by a slot's operations."""
+    cpu = torch.device("cpu")
+    rank_fx = slot.said.rank_fx
+    parts = []
+    for state in states if rank_fx is not None else [merged(states)] if states else []:
+        one = Slot.from_state(state, cpu)
+        one.fx = slot.fx
+        parts.append(one.value().reshape(1))
+    if rank_fx is None:
+        return parts[0].reshape(()) if parts else torch.tensor(torch.nan, dtype=torch.float64)
+    fx, known = read_fx("rank_fx", rank_fx), torch.cat(parts)
+    if callable(fx):
+        return torch.as_tensor(fx(known), dtype=torch.float64)
+    return torch.as_tensor(getattr(torch, fx)(known), dtype=torch.float64)
+
+
 def is_metric(value: Any) -> bool:
     """Whether a value is a torchmetrics object, without importing torchmetrics."""
     return isinstance(value, torch.nn.Module) and all(
@@ -263,40 +279,36 @@ def is_metric(value: Any) -> bool:
     )
 
 
-def _metric_state(metric: Any) -> dict[str, Any]:
+COUNTERS = ("_num_vals_seen",)
+"""What torchmetrics' own keep beside their states: which value of a running window is the oldest."""
+
+
+def metric_state(metric: Any) -> dict[str, Any]:
+    """Return a copy of a torchmetrics object's state: torchmetrics adds to it in place."""
     state = {
         name: [_copied(one) for one in value] if isinstance(value, list) else _copied(value)
         for name, value in metric.metric_state.items()
     }
-    return {"state": state, "updates": int(metric.update_count)}
+    counters = {name: value for name, value in vars(metric).items() if name in COUNTERS}
+    return {"state": state, "updates": int(metric.update_count), **counters}
 
 
 def _copied(value: torch.Tensor) -> torch.Tensor:
-    return value.detach().to("cpu", copy=True)  # torchmetrics adds to a state in place
+    return value.detach().to("cpu", copy=True)
 
 
-@contextmanager
-def metrics_unchanged(module: torch.nn.Module) -> Iterator[None]:
-    """Let a block leave no trace in the module's torchmetrics objects."""
-    metrics = [
-        one
-        for one in module.modules()
-        if is_metric(one) and hasattr(one, "metric_state") and not isinstance(one, torch.nn.ModuleDict)
-    ]
-    before = [_metric_state(one) for one in metrics]
-    try:
-        yield
-    finally:
-        for metric, kept in zip(metrics, before, strict=True):
-            _load_metric(metric, kept, metric.device)  # type: ignore[arg-type]  # torchmetrics has a device
-
-
-def _load_metric(metric: Any, kept: dict[str, Any], device: torch.device) -> None:
+def load_metric(metric: Any, kept: Mapping[str, Any], device: torch.device) -> None:
+    """Give a torchmetrics object a state, which stays the caller's: torchmetrics adds in place."""
     metric.reset()
     for name, value in kept["state"].items():
-        moved = [one.to(device) for one in value] if isinstance(value, list) else value.to(device)
+        moved = (
+            [one.clone().to(device) for one in value] if isinstance(value, list) else value.clone().to(device)
+        )
         setattr(metric, name, moved)
     metric._update_count = kept["updates"]  # noqa: SLF001 - torchmetrics has no public way to say it
+    for name in COUNTERS:
+        if name in kept and hasattr(metric, name):
+            setattr(metric, name, int(kept[name]))
 
 
 def _stacked(values: list[Any]) -> torch.Tensor:
