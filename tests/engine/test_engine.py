@@ -262,3 +262,7 @@ def test_tensors_that_differ_over_ranks_are_not_gathered() -> None:
     made = engine(devices=2, strategy="ddp", launcher="fork")
     with pytest.raises(dt.CollectiveError, match=r"collectives.shapes[\s\S]*rank 1 = '\[2\] float32'"):
         made.launch(lambda one: one.all_gather({"a": torch.ones(one.global_rank + 1)}))
+    with pytest.raises(dt.CollectiveError, match=r"collectives.shapes\] all_reduce of tensors that differ"):
+        made.launch(lambda one: one.all_reduce(torch.ones(one.global_rank + 1)))
+    with pytest.raises(dt.CollectiveError, match=r"collectives.shapes\] ranks cannot put a str together"):
+        made.launch(lambda one: one.all_gather({"a": "text"}))

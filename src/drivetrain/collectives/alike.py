@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from drivetrain.collectives.collectives import Collectives
 
 
-def check_alike(tensors: Sequence[torch.Tensor], collectives: Collectives, device: torch.device) -> None:
-    """Refuse tensors that differ over ranks in number, shape or type.
+def check_alike(
+    tensors: Sequence[torch.Tensor], collectives: Collectives, device: torch.device, verb: str = "all_gather"
+) -> None:
+    """Refuse tensors that differ over ranks in number, shape or type; ``verb`` is what they are for.
 
     Collectives:
         with several ranks, one all_reduce of 16 bytes; every rank must call.
@@ -36,8 +38,8 @@ def check_alike(tensors: Sequence[torch.Tensor], collectives: Collectives, devic
     everybody = collectives.all_gather_object(mine)
     raise CollectiveError(
         "collectives.shapes",
-        "all_gather of tensors that differ over ranks",
+        f"{verb} of tensors that differ over ranks",
         values={f"rank {rank}": ", ".join(of_rank) for rank, of_rank in enumerate(everybody)},
-        because="what is stacked has one shape and one type on all ranks",
+        because="what is put together has one shape and one type on all ranks",
         hint="pad them to one shape, or send objects: collectives.all_gather_object(value)",
     )

@@ -122,7 +122,7 @@ class Trainer(Base):
         if self._log_every == 0:
             given["log_every_n_steps"] = _NEVER
         given.setdefault("seed", last_seed())
-        self.fast_dev_run = fast_dev_run
+        self._fast_dev_run = fast_dev_run
         self.barebones = barebones
         self._state = TrainerState()
         with _old_names_are_fine():
@@ -386,6 +386,11 @@ class Trainer(Base):
         if self.plan.strategy.name == "single":
             return None
         return {"num_replicas": self.world_size, "rank": self.global_rank}
+
+    @property
+    def fast_dev_run(self) -> int | bool:
+        """What the Trainer was told: how many batches a smoke run takes, or whether it is one."""
+        return self._fast_dev_run
 
     @property
     def log_every_n_steps(self) -> int | Quantity:

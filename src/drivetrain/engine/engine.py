@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from drivetrain.base.errors import EngineError
+from drivetrain.base.errors import CollectiveError, EngineError
 from drivetrain.base.origin import AUTO, OFF, ONE
 from drivetrain.base.tree import leaves, map_leaves
 from drivetrain.build import build_launcher, build_strategy, check, ranks_here
@@ -374,13 +374,26 @@ class Engine:
         """Return the combination of every rank's tensors: ``mean``, ``sum``, ``min`` or ``max``.
 
         Collectives:
-            one all_reduce a tensor; every rank must call.
+            one all_reduce a tensor, and one of 16 bytes; every rank must call.
+        Raises:
+            CollectiveError [collectives.shapes]: the ranks' tensors differ in number, shape or type.
         """
-        reduce = self.strategy.collectives.all_reduce
-        return map_leaves(data, lambda leaf: reduce(self._tensor(leaf).clone(), reduce_op))  # type: ignore[arg-type]  # all_reduce checks the name of the operation
+        collectives, tensors = self.strategy.collectives, map_leaves(data, self._tensor)
+        found = [leaf for _, leaf in leaves(tensors) if isinstance(leaf, torch.Tensor)]
+        check_alike(found, collectives, self.device, "all_reduce")
+        return map_leaves(tensors, lambda leaf: collectives.all_reduce(leaf.clone(), reduce_op))  # type: ignore[arg-type]  # all_reduce checks the name of the operation
 
     def _tensor(self, leaf: Any) -> torch.Tensor:
-        return torch.as_tensor(leaf, device=self.device).detach()
+        try:
+            return torch.as_tensor(leaf, device=self.device).detach()
+        except (TypeError, ValueError, RuntimeError):
+            raise CollectiveError(
+                "collectives.shapes",
+                f"ranks cannot put a {type(leaf).__name__} together",
+                values={"value": leaf},
+                because="what is gathered and reduced are tensors and numbers",
+                hint="send objects: engine.strategy.collectives.all_gather_object(value)",
+            ) from None
 
     @contextmanager
     def rank_zero_first(self, local: bool = False) -> Iterator[None]:

@@ -151,6 +151,10 @@ class Run(Protocol):
         """Batches of each prediction loader, over all ranks."""
 
     @property
+    def fast_dev_run(self) -> int | bool:
+        """Whether the run only tries whether everything works, and leaves no file."""
+
+    @property
     def log_every_n_steps(self) -> int | Quantity:
         """Optimizer steps between those whose values are logged; a quantity where it has another unit."""
 

@@ -367,6 +367,11 @@ class View:
         return self._settings.validation.every_n_epochs
 
     @property
+    def fast_dev_run(self) -> int | bool:
+        """Whether the run only tries whether everything works, and leaves no file."""
+        return self._settings.is_fast
+
+    @property
     def log_every_n_steps(self) -> int | Quantity:
         """Optimizer steps between those that are logged; a quantity where it has another unit."""
         return self._settings.log_every_n_steps
