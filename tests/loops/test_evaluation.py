@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 import torchmetrics
 
 import drivetrain as dt
+from tests.callbacks.rows import Rows
 from tests.loops.models import Regression, data, loader, quiet
 
 
@@ -171,3 +173,41 @@ def test_a_callback_logs_in_a_run_only() -> None:
     quiet(callbacks=callback).test(Regression(), loader())
     with pytest.raises(dt.ModuleError, match=r"module.log-outside\] self.log of Remembers"):
         callback.log("late", 1.0)
+
+
+class EachBatch(Regression):
+    """Logs every batch of its evaluations, of two loaders."""
+
+    def validation_step(self, batch: Any, batch_idx: int, dataloader_idx: int = 0) -> None:
+        first = batch[0][0, 0] * 40
+        self.log("of_batch", first, on_step=True, on_epoch=False)
+        self.log("both", first, on_step=True, on_epoch=True)
+        self.log("hidden", first, on_step=True, on_epoch=False, logger=False)
+
+
+@pytest.mark.parametrize("ranks", [{}, {"devices": 2, "strategy": "ddp"}])
+def test_loggers_get_a_row_for_each_batch_that_asks_for_one(ranks: dict[str, Any], tmp_path: Path) -> None:
+    rows = Rows()
+    given = {"max_epochs": 2, "num_sanity_val_steps": 1, "logger": rows, **ranks}
+    saver = dt.ModelCheckpoint(tmp_path, every_n_epochs=1, filename="{epoch}", save_top_k=-1)
+    quiet(callbacks=saver, **given).fit(EachBatch(), loader(8), [loader(40, 10), loader(40, 20)])
+    step = 2 if ranks else 1
+    firsts = [
+        (before + number, number * 10.0) for before in (0, 3 if ranks else 4) for number in range(0, 4, step)
+    ]
+    assert [(at, row["of_batch/dataloader_idx_0"]) for at, row in _of(rows, "of_batch/dataloader_idx_0")] == [
+        (at, pytest.approx(value, abs=1e-5)) for at, value in firsts
+    ]
+    assert [at for at, _ in _of(rows, "both_step/dataloader_idx_1")] == ([0, 1] if ranks else [0, 1, 2, 3])
+    assert len(_of(rows, "both_epoch/dataloader_idx_1")) == 2
+    assert not any("hidden" in name for _, row in rows.rows for name in row)
+    resumed = Rows()
+    quiet(**{**given, "logger": resumed}).fit(
+        EachBatch(), loader(8), [loader(40, 10), loader(40, 20)], ckpt_path=tmp_path / "epoch=0.ckpt"
+    )
+    second = _of(rows, "of_batch/dataloader_idx_0")[4 // step :]
+    assert _of(resumed, "of_batch/dataloader_idx_0") == second
+
+
+def _of(rows: Rows, name: str) -> list[tuple[int | None, dict[str, float]]]:
+    return [(step, values) for step, values in rows.rows if name in values]

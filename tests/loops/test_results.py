@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -207,11 +209,15 @@ def test_a_validations_value_stays_the_epochs_when_training_goes_on() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"on_step": True, "on_epoch": False}, {"on_step": False, "on_epoch": False}]
+    ("phase", "options"),
+    [
+        (("validation epoch", 0), {"on_step": True, "on_epoch": False}),
+        (("validation", 0), {"on_step": False, "on_epoch": False}),
+    ],
 )
-def test_what_nothing_would_keep_is_refused(options: dict) -> None:
+def test_what_nothing_would_keep_is_refused(phase: Any, options: dict) -> None:
     results = training()
-    results.enter(("validation", 0))
+    results.enter(phase)
     with pytest.raises(dt.ModuleError, match=r"module.log-options"):
         results.log("a", 1.0, LogOptions(**options))
     results.leave()

@@ -130,6 +130,12 @@ class Context:
             for logger in self.run.loggers:
                 logger.log_metrics({**found, "epoch": float(self.progress.epoch)}, self.progress.global_step)
 
+    def write_batch(self, values: Mapping[str, torch.Tensor], number: int) -> None:
+        """Give what a batch of an evaluation logged to the loggers, at the number of batches before it."""
+        found = {name: float(value) for name, value in values.items()}
+        for logger in self.run.loggers if found else ():
+            logger.log_metrics(found, number)
+
     def seen(self, thing: Module | DataModule, name: str) -> Callable[..., Any]:
         """Return a method of the module or data module, as it is watched."""
         kind = "Module" if isinstance(thing, Module) else "DataModule"

@@ -61,7 +61,7 @@ class EvaluationLoop:
                 results.enter(phase)
                 suffix = f"/dataloader_idx_{number}" if len(self._feeds) > 1 else ""
                 context.in_batches = True
-                parts[phase] = Part(suffix, ran=self._one(feed, number, num_batches))
+                parts[phase] = Part(suffix, ran=self._one(feed, number, num_batches, suffix))
                 context.in_batches = False
             results.enter(whole)
             # Its hooks may read the values, and the torchmetrics objects that they are from.
@@ -89,8 +89,11 @@ class EvaluationLoop:
         if self._context.phase != "sanity" and everything:
             self._context.write(lambda: self._context.results.for_loggers(everything))
 
-    def _one(self, feed: Feed, number: int, num_batches: int | None) -> bool:
+    def _one(self, feed: Feed, number: int, num_batches: int | None, suffix: str) -> bool:
         context, kind, step = self._context, self._kind, self._step
+        writes = bool(context.run.loggers) and context.strategy.ranks.is_zero and context.phase != "sanity"
+        evaluated, row = context.progress.evaluated, f"{kind}/{number}"
+        before = last = evaluated.get(row, 0)
         starts = context.events.calls(f"on_{kind}_batch_start")
         ends = context.events.calls(f"on_{kind}_batch_end")
         ran, move = False, mover(context, number)
@@ -105,6 +108,11 @@ class EvaluationLoop:
             output = step(moved, share.number, number)
             for call in ends:
                 call(output, moved, share.number, number)
+            last = before + share.number + 1
+            if writes:
+                context.write_batch(context.results.batch_values(suffix), last - 1)
+        if writes:
+            evaluated[row] = last
         if not ran and feed.num_batches is None and context.strategy.ranks.is_zero:
             raise nothing_read(kind, number)  # batch 0 is rank 0's; others may have none
         return ran

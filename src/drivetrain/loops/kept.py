@@ -22,7 +22,7 @@ _OTHERS = (torch.optim.Adafactor, torch.optim.LBFGS, torch.optim.SparseAdam)
 
 _GROUP = ("lr", "betas", "momentum", "weight_decay")
 """Of what an optimizer's group has, what every version of torch saves."""
-_NEW = {"closed_at", "is_validating"}
+_NEW = {"closed_at", "evaluated", "is_validating", "passed"}
 """Counters that files from before they were kept do not have."""
 _SCHEDULER = {"last_epoch", "_step_count", "best", "num_bad_epochs", "cooldown_counter"}
 """As above, of what a scheduler counts."""
@@ -121,8 +121,11 @@ def _check_progress(entry: Entry, *, counts_tokens: bool) -> None:
             continue
         if spec.name == "tokens" and "tokens" not in kept and not counts_tokens:
             continue
-        if spec.name == "passed":
-            for _, one in entry["passed"].named() if "passed" in kept else ():
+        if spec.name == "evaluated":
+            for _, count in entry["evaluated"].named():
+                count.integer()
+        elif spec.name == "passed":
+            for _, one in entry["passed"].named():
                 said, number = one.each(2)
                 said.text(), number.integer()
         elif isinstance(spec.default, bool):

@@ -31,6 +31,8 @@ class Progress:
     """Steps of all epochs, those that were left out included."""
     passed: dict[str, tuple[str, int]] = field(default_factory=dict)
     """By interval that is said in a unit: what was said, and how many of them are over."""
+    evaluated: dict[str, int] = field(default_factory=dict)
+    """By loader that is evaluated: batches of all its evaluations, as loggers count them."""
     validated_at: int = -1
     """What ``seen`` was when the last validation was run."""
     closed_at: int = -1

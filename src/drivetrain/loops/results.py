@@ -168,11 +168,12 @@ class Results:
 
     def _opened(self, name: str, value: Any, said: LogOptions) -> Slot:
         is_train_step = self._in_step and self._phase == TRAIN_STEP
+        has_steps = is_train_step or (self._phase != TRAIN_STEP and not self._phase[0].endswith(" epoch"))
         on_step = is_train_step if said.on_step is None else said.on_step
         on_epoch = not is_train_step if said.on_epoch is None else said.on_epoch
         if self._phase == _OUTSIDE:
             raise _nowhere(name)
-        if not on_epoch and not (on_step and is_train_step):
+        if not on_epoch and not (on_step and has_steps):
             raise _not_kept(name, on_step=on_step)
         slot = Slot(said, on_step=on_step, on_epoch=on_epoch)
         slot.fx = read_fx("reduce_fx", said.reduce_fx)
@@ -185,6 +186,17 @@ class Results:
             slot.attribute = str(said.metric_attribute or self._attribute(name, value))
         slot.mark = _marked(name, slot)
         return slot
+
+    def batch_values(self, suffix: str) -> dict[str, torch.Tensor]:
+        """Return what the batch of an evaluation logged for loggers, of this rank."""
+        if self.noted:
+            self._take_noted()
+        found: dict[str, torch.Tensor] = {}
+        for (phase, name), slot in self._slots.items():
+            if phase == self._phase and slot.on_step and slot.step == self._step and slot.said.logger:
+                known = _names(name, "step", is_both=slot.on_epoch)[0]
+                found[known + (suffix if slot.said.add_dataloader_idx else "")] = torch.as_tensor(slot.latest)
+        return found
 
     def _attribute(self, name: str, metric: Any) -> str:
         for path, one in self._module.named_modules():
@@ -552,11 +564,11 @@ def _nowhere(name: str) -> ModuleError:
 def _not_kept(name: str, *, on_step: bool) -> ModuleError:
     return ModuleError(
         "module.log-options",
-        f"self.log({name!r}, ...) with on_step={on_step} and on_epoch=False, outside of a training step"
+        f"self.log({name!r}, ...) with on_step={on_step} and on_epoch=False, outside of a step"
         if on_step
         else f"self.log({name!r}, ...) with on_step=False and on_epoch=False",
         values={"on_step": on_step, "on_epoch": False},
-        because="steps' own values are those of training; of anything else the epoch's value is kept",
+        because="a value is kept of a batch or of an epoch, and hooks around an epoch have no batch",
         hint="leave on_epoch out, or pass on_epoch=True",
     )
 
