@@ -9,7 +9,6 @@ from typing import Any, TypeAlias, final
 
 import torch
 
-from drivetrain.base.errors import DataError, ModuleError
 from drivetrain.base.quantity import Quantity
 from drivetrain.base.where import HERE
 from drivetrain.data import Feed, Share, part_of
@@ -17,10 +16,11 @@ from drivetrain.events import is_unused
 from drivetrain.loops import checkpoint as checkpoints
 from drivetrain.loops.context import Context
 from drivetrain.loops.evaluation import EvaluationLoop
-from drivetrain.loops.interval import Interval, LogInterval, no_part
+from drivetrain.loops.interval import Interval, LogInterval
 from drivetrain.loops.meters import metrics_unchanged
 from drivetrain.loops.optimization import read_optimizers, step_schedulers
 from drivetrain.loops.pulse import Pulse
+from drivetrain.loops.refusal import beyond, no_part, nothing_read
 from drivetrain.loops.results import TRAIN_EPOCH, TRAIN_STEP, Part
 from drivetrain.loops.settings import Settings
 from drivetrain.loops.signals import Signals
@@ -28,8 +28,8 @@ from drivetrain.loops.skipping import Skipping, may_skip
 from drivetrain.loops.stepping import AutomaticStepper, ManualStepper, Stepper, Take, which_optimizer
 from drivetrain.loops.switches import switches_of
 from drivetrain.loops.tokens import TokenCount
+from drivetrain.loops.trainable import check_module
 from drivetrain.loops.transfer import mover
-from drivetrain.modules.tokens import check_counts_tokens
 
 Loaded: TypeAlias = "tuple[Feed, EvaluationLoop | None]"
 """The training data, and the validation on its data where there is one."""
@@ -116,7 +116,7 @@ class FitLoop:
 
     def _setup(self, checkpoint: Mapping[str, Any] | None, path: object) -> None:
         context, module = self._context, self._context.module
-        _check_module(module, self._settings)
+        check_module(module, self._settings)
         if not module.training:
             module.train()
         context.begun_with = switches_of(module)
@@ -276,7 +276,7 @@ class FitLoop:
             return 1  # it is asked after each
         if isinstance(wanted.interval, int):
             if total is not None and wanted.every_n_epochs is not None and wanted.interval > total:
-                raise _beyond(wanted.interval, total)
+                raise beyond(wanted.interval, total)
             return wanted.interval
         if total is None:
             raise no_part("val_check_interval", wanted.interval)
@@ -376,7 +376,7 @@ class FitLoop:
             if is_last or ((is_logging or is_alone) and self._wants_stop()):
                 return share.consumed == num_batches
         if share is None and not progress.batches:
-            raise _nothing_read(self._feed)
+            raise nothing_read(self._feed)
         if not self._settings.accumulation.spans_epochs:
             self._stepper.finish()
         return True
@@ -506,65 +506,3 @@ def _as_it_is(output: Any) -> Any:
 def _is_whole(interval: float | Quantity) -> bool:
     """Whether validations come after whole epochs; 1 is after every batch."""
     return type(interval) is float and interval == 1.0
-
-
-def _check_module(module: Any, settings: Settings) -> None:
-    """Refuse a module that cannot be trained as it is told to.
-
-    Raises:
-        ModuleError [module.no-step]: it has no training_step, or no configure_optimizers.
-        ModuleError [module.manual]: what the Trainer would do in the steps, with manual optimization.
-    """
-    for name, what in (("training_step", "the loss of a batch"), ("configure_optimizers", "the optimizer")):
-        if is_unused(getattr(module, name)) and (name == "training_step" or module.automatic_optimization):
-            raise ModuleError(
-                "module.no-step",
-                f"{type(module).__name__} has no {name}",
-                values={"class": type(module).__qualname__},
-                because=f"fit needs {what}",
-                hint=f"write def {name}(self{', batch, batch_idx' if name == 'training_step' else ''})",
-            )
-    said = {
-        "gradient_clip_val": settings.clipping.val,
-        "accumulate_grad_batches": None
-        if settings.accumulation.by_epoch == {0: 1}
-        else dict(settings.accumulation.by_epoch),
-    }
-    if settings.bounds.max_tokens is not None:
-        check_counts_tokens(module, "max_steps", f"{settings.bounds.max_tokens} tokens")
-    intervals = {
-        "val_check_interval": settings.validation.interval,
-        "log_every_n_steps": settings.log_every_n_steps,
-    }
-    for name, interval in intervals.items():
-        if isinstance(interval, Quantity) and interval.unit == "tokens":
-            check_counts_tokens(module, name, interval)
-    wrong = {name: value for name, value in said.items() if value is not None}
-    if not module.automatic_optimization and wrong:
-        raise ModuleError(
-            "module.manual",
-            f"{type(module).__name__} optimizes by hand, and the Trainer is told {', '.join(wrong)}",
-            values={"automatic_optimization": False, **wrong},
-            because="in manual optimization training_step decides when gradients are clipped and used",
-            hint="leave them out, and call self.clip_gradients and optimizer.step in training_step",
-        )
-
-
-def _beyond(interval: int, total: int) -> DataError:
-    return DataError(
-        "data.val-interval",
-        f"val_check_interval={interval} batches, and an epoch has {total}",
-        values={"val_check_interval": interval, "batches": total, "check_val_every_n_epoch": 1},
-        because="counted anew in each epoch, it would never come",
-        hint="pass check_val_every_n_epoch=None, which counts over epochs' ends",
-    )
-
-
-def _nothing_read(feed: Feed) -> DataError:
-    return DataError(
-        "data.empty",
-        "the training loader gave no batch",
-        values={"batches": feed.num_batches},
-        because="an epoch has at least one step",
-        hint="check the dataset's length, drop_last and limit_train_batches",
-    )

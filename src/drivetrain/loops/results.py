@@ -9,46 +9,33 @@ from typing import Any, NamedTuple, final
 
 import torch
 
-from drivetrain.base.errors import CollectiveError, ModuleError
-from drivetrain.base.text import listed
+from drivetrain.base.errors import ModuleError
 from drivetrain.collectives.collectives import Collectives
 from drivetrain.data.seeds import mix
 from drivetrain.loops.reduction import Entry, reduced
+from drivetrain.loops.refusal import collection, not_kept, nowhere
 from drivetrain.loops.slots import (
     NAMES,
     Slot,
     checked,
     combined,
-    fx_name,
     is_metric,
     one_value,
     read_fx,
     read_weight,
 )
+from drivetrain.loops.ways import Way, changed, disagree, marked, plain_options, way_of
 from drivetrain.modules.run import LogOptions
 
 Phase = tuple[str, int]
 """A part of a run whose values belong together: (``train step``, 0), (``validation``, loader number)."""
 Key = tuple[Phase, str]
-Way = dict[str, Any]
-"""How a rank keeps a name, by option."""
 
 TRAIN_STEP: Phase = ("train step", 0)
 TRAIN_EPOCH: Phase = ("train epoch", 0)
 _OUTSIDE: Phase = ("outside", 0)
 """Before the first of them and after the last, and in predict: nothing reduces what is logged there."""
 _NUM_COMPARED = LogOptions._fields.index("batch_size")
-_FIELDS = (
-    "on_step",
-    "on_epoch",
-    "reduce_fx",
-    "rank_fx",
-    "sync_dist",
-    "rank_zero_only",
-    "add_dataloader_idx",
-    "value",
-)
-"""What ranks have to agree on of a name: all that says how its value is made of theirs."""
 
 
 class Part(NamedTuple):
@@ -172,19 +159,19 @@ class Results:
         on_step = is_train_step if said.on_step is None else said.on_step
         on_epoch = not is_train_step if said.on_epoch is None else said.on_epoch
         if self._phase == _OUTSIDE:
-            raise _nowhere(name)
+            raise nowhere(name)
         if not on_epoch and not (on_step and has_steps):
-            raise _not_kept(name, on_step=on_step)
+            raise not_kept(name, on_step=on_step)
         slot = Slot(said, on_step=on_step, on_epoch=on_epoch)
         slot.fx = read_fx("reduce_fx", said.reduce_fx)
         if said.rank_fx is not None:
             read_fx("rank_fx", said.rank_fx)
         if is_metric(value):
             if isinstance(value, torch.nn.ModuleDict):
-                raise _collection(name, value)
+                raise collection(name, value)
             slot.metric = value
             slot.attribute = str(said.metric_attribute or self._attribute(name, value))
-        slot.mark = _marked(name, slot)
+        slot.mark = marked(name, slot)
         return slot
 
     def batch_values(self, suffix: str) -> dict[str, torch.Tensor]:
@@ -212,9 +199,12 @@ class Results:
 
     def _recheck(self, name: str, slot: Slot, options: LogOptions) -> None:
         """Accept options that only seem to differ: a function that was made anew, or is from a checkpoint."""
-        before, now = _plain(slot.said, slot.fx), _plain(options, read_fx("reduce_fx", options.reduce_fx))
+        before, now = (
+            plain_options(slot.said, slot.fx),
+            plain_options(options, read_fx("reduce_fx", options.reduce_fx)),
+        )
         if before[:_NUM_COMPARED] != now[:_NUM_COMPARED]:
-            raise _changed(name, before, now)
+            raise changed(name, before, now)
         slot.said, slot.fx = options, read_fx("reduce_fx", options.reduce_fx)
 
     def _step_slots(self) -> dict[str, Slot]:
@@ -251,14 +241,14 @@ class Results:
         everybody = self._collectives.all_gather_object(mine)
         for of_ranks in zip(*(marks for marks, _ in everybody), strict=True):
             if any(marks != of_ranks[0] for marks in of_ranks):
-                raise _disagree(dict(enumerate(of_ranks)), [ways for _, ways in everybody], "a step")
+                raise disagree(dict(enumerate(of_ranks)), [ways for _, ways in everybody], "a step")
 
     def _ways(self, phases: Iterable[Phase]) -> dict[Phase, dict[str, Way]]:
         """Return how this rank keeps each name of some phases."""
         found: dict[Phase, dict[str, Way]] = {phase: {} for phase in phases}
         for (phase, name), slot in self._slots.items():
             if phase in found:
-                found[phase][name] = _way(slot)
+                found[phase][name] = way_of(slot)
         return found
 
     def epoch_names(self) -> tuple[str, ...]:
@@ -490,7 +480,7 @@ class Results:
         for name, kept in state.items():
             metric = self._module.get_submodule(kept["attribute"]) if kept.get("attribute") else None
             slot = self._slots[phase, name] = Slot.from_state(kept, self._device, metric)
-            slot.mark = _marked(name, slot)
+            slot.mark = marked(name, slot)
         for name, value in (functions or {}).items():
             self._functions[phase, name] = torch.as_tensor(value)
 
@@ -519,7 +509,7 @@ class Results:
             }
             if any(found != next(iter(marks.values())) for found in marks.values()):
                 ways = self._collectives.all_gather_object(self._ways([phase])[phase])
-                raise _disagree(marks, ways, "this epoch")
+                raise disagree(marks, ways, "this epoch")
         union = {(row[0], row[1]): row[2] for _, rows in everybody for row in rows}
         return dict(sorted(union.items(), key=lambda pair: pair[0]))
 
@@ -549,40 +539,6 @@ def _epoch_entry(slot: Slot | None, said: LogOptions) -> Entry:
     return Entry(read_fx("rank_fx", said.rank_fx), total)
 
 
-def _nowhere(name: str) -> ModuleError:
-    return ModuleError(
-        "module.log-outside",
-        f"self.log({name!r}, ...) where no value is kept",
-        values={"name": name},
-        because="what is logged before the first epoch, after the last one or in predict belongs to no step "
-        "and to no epoch, so that nothing would reduce or write it",
-        hint="log it from on_train_start on and up to on_train_epoch_end, or give it to the logger itself: "
-        "self.logger.log_metrics({...})",
-    )
-
-
-def _not_kept(name: str, *, on_step: bool) -> ModuleError:
-    return ModuleError(
-        "module.log-options",
-        f"self.log({name!r}, ...) with on_step={on_step} and on_epoch=False, outside of a step"
-        if on_step
-        else f"self.log({name!r}, ...) with on_step=False and on_epoch=False",
-        values={"on_step": on_step, "on_epoch": False},
-        because="a value is kept of a batch or of an epoch, and hooks around an epoch have no batch",
-        hint="leave on_epoch out, or pass on_epoch=True",
-    )
-
-
-def _collection(name: str, value: Any) -> ModuleError:
-    return ModuleError(
-        "module.log-value",
-        f"self.log({name!r}, ...) got a {type(value).__name__}, which has several values",
-        values={"name": name, "values": sorted(map(str, value.keys()))},
-        because="a value has one name",
-        hint="log each under its own: self.log_dict(collection)",
-    )
-
-
 def _of_this_step(name: str, metric: Any) -> torch.Tensor:
     """Return a torchmetrics object's value of this batch, which its forward has left."""
     value = getattr(metric, "_forward_cache", None)
@@ -599,75 +555,3 @@ def _of_this_step(name: str, metric: Any) -> torch.Tensor:
 
 def _names(name: str, kind: str, *, is_both: bool) -> list[str]:
     return [f"{name}_{kind}", name] if is_both else [name]
-
-
-def _plain(said: LogOptions, fx: Any) -> LogOptions:
-    """Return options with functions by their names, as they can be compared."""
-    rank_fx = said.rank_fx
-    known = fx_name(read_fx("rank_fx", rank_fx)) if callable(rank_fx) else rank_fx or ""
-    return said._replace(reduce_fx=fx_name(fx), rank_fx=known)
-
-
-def _changed(name: str, before: LogOptions, now: LogOptions) -> ModuleError:
-    changes = {
-        field: (old, new)
-        for field, old, new in zip(now._fields, before, now, strict=True)
-        if old != new and field not in ("batch_size", "metric_attribute")
-    }
-    return ModuleError(
-        "module.log-options",
-        f"self.log({name!r}, ...) with other options than before",
-        values={field: f"{new!r}, before {old!r}" for field, (old, new) in changes.items()},
-        because="one name is kept in one way throughout an epoch",
-        hint="use the same options, or another name",
-    )
-
-
-def _way(slot: Slot) -> Way:
-    said = slot.said
-    plain = _plain(said, slot.fx)
-    value = f"torchmetrics object {slot.attribute}" if slot.attribute else "number"
-    flags = said.sync_dist, said.rank_zero_only, said.add_dataloader_idx
-    found = slot.on_step, slot.on_epoch, plain.reduce_fx, plain.rank_fx or None, *flags, value
-    return dict(zip(_FIELDS, found, strict=True))
-
-
-def _marked(name: str, slot: Slot) -> str:
-    """Return a name with how it is kept, as one text that ranks compare."""
-    return "\0".join((name, *map(str, _way(slot).values())))
-
-
-def _disagree(marks: dict[int, list[str]], ways: Sequence[Mapping[str, Way]], when: str) -> CollectiveError:
-    names = {rank: [mark.partition("\0")[0] for mark in some] for rank, some in marks.items()}
-    union = sorted({name for some in names.values() for name in some})
-    for name in union:
-        of_ranks = {rank: ways[rank][name] for rank in names if name in ways[rank]}
-        differing = [field for field in _FIELDS if len({way[field] for way in of_ranks.values()}) > 1]
-        if differing:
-            return _differ(name, of_ranks, differing, when)
-    lacking = {name: [rank for rank, some in names.items() if name not in some] for name in union}
-    missing = {name: ranks for name, ranks in lacking.items() if ranks}
-    first = next(iter(missing.items()))
-    return CollectiveError(
-        "loop.logged-keys",
-        f"rank {listed(first[1])} did not log {first[0]!r} in {when}, other ranks did",
-        values={name: f"missing on rank {listed(ranks)}" for name, ranks in missing.items()},
-        because="a logged value is one over all ranks, so every rank logs the same names",
-        hint="log it on every rank, or say that it is one rank's: self.log(..., rank_zero_only=True)",
-    )
-
-
-def _differ(name: str, of_ranks: Mapping[int, Way], differing: Sequence[str], when: str) -> CollectiveError:
-    values: dict[str, Any] = {}
-    for field in differing:
-        found: dict[Any, list[int]] = {}
-        for rank, way in of_ranks.items():
-            found.setdefault(way[field], []).append(rank)
-        values |= {f"{field} on rank {listed(ranks)}": value for value, ranks in found.items()}
-    return CollectiveError(
-        "loop.logged-keys",
-        f"ranks logged {name!r} in {when} with different options: {listed(differing)}",
-        values=values,
-        because="a logged value is one over all ranks, so every rank logs a name in the same way",
-        hint="log it with the same options on every rank, or under another name",
-    )
