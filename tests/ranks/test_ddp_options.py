@@ -41,7 +41,7 @@ def train(plan: Plan, place: Place) -> tuple[dict[str, object], list[float]]:
     if not strategy.options.get("find_unused_parameters"):
         del net.unused
     strategy.setup(net, net.loss)
-    wrapper = strategy._step
+    wrapper = strategy._averaging._step
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     for step in range(3):
         optimizer.zero_grad()

@@ -10,10 +10,10 @@ from drivetrain.checkpoint_io import LocalCheckpointIO
 from drivetrain.collectives.place import Place
 from drivetrain.precision import MixedPrecision, TruePrecision
 from drivetrain.resolver.ranks import Ranks
-from drivetrain.strategies import DDPRuntime, Parts, SingleRuntime, Strategy
+from drivetrain.strategies import DDPRuntime, Parts, SingleRuntime, Strategy, ZeRO1Runtime
 
 
-@pytest.fixture(params=[SingleRuntime, DDPRuntime])
+@pytest.fixture(params=[SingleRuntime, DDPRuntime, ZeRO1Runtime])
 def kind(request) -> type[Strategy]:
     return request.param
 

@@ -52,7 +52,7 @@ class ModelSummary(Callback):
             prepare=strategy.batch_to_device,
             context=functools.partial(strategy.precision.forward_context, strategy.device.type),
             # Where a rank has a part of the model only, no rank can run it alone.
-            runs_example=strategy.is_whole_everywhere,
+            runs_example=strategy.has_whole_model,
         )
 
     @staticmethod

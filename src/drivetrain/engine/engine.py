@@ -218,6 +218,8 @@ class Engine:
             strategy.open()
         ready = EngineModule(module, strategy)
         self._ready.append(ready)
+        # The first module's strategy has all optimizers, and with them the states that are saved.
+        self.strategy.setup_optimizers(optimizers)
         strategy.optimizers_to_device(optimizers, strategy.device)
         return (ready, *optimizers) if optimizers else ready
 
@@ -228,6 +230,7 @@ class Engine:
 
     def setup_optimizers(self, *optimizers: torch.optim.Optimizer) -> Any:
         """Make optimizers ready whose module was set up before; return it, or a tuple of several."""
+        self.strategy.setup_optimizers(optimizers)
         self.strategy.optimizers_to_device(optimizers, self.device)
         return optimizers[0] if len(optimizers) == 1 else optimizers
 

@@ -280,7 +280,7 @@ def restore_training(context: Context, checkpoint: Mapping[str, Any], path: obje
     if left and "current_model_state" not in checkpoint and strategy.ranks.is_zero:
         _warn_of_average(path, "what was averaged is left out, and the learning rate is the module's own")
     for optimizer, entry in zip(context.optimizers, top["optimizer_states"].each(), strict=True):
-        load_optimizer(optimizer, entry, strategy.load_optimizer_state)
+        load_optimizer(optimizer, entry, strategy.load_optimizer_state, strategy.own_part)
     _restore_schedulers(context, top)
     _restore_loop(context, top["loops"]["fit"])
 

@@ -99,6 +99,7 @@ class FitLoop:
         self._results.leave()
         context.events("on_train_end")
         context.events("on_fit_end")
+        self._strategy.gather_optimizers(context.optimizers)
         self._strategy.optimizers_to_device(context.optimizers, torch.device("cpu"))
         checkpoints.gather_ranks(context)
 
@@ -147,6 +148,7 @@ class FitLoop:
             self._stepper = AutomaticStepper(context, self._planned)
         else:
             self._stepper = ManualStepper(context)
+        self._strategy.setup_optimizers(context.optimizers)
         context.windows = self._stepper.windows
         module._stepper = self._stepper  # noqa: SLF001 - the run's side of it
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import inspect
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import fields
 from typing import Any
 
@@ -170,8 +172,15 @@ def _check_rng(rank: Entry) -> None:
     rank["torch"].tensor(tuple(torch.default_generator.get_state().shape))
 
 
-def load_optimizer(optimizer: torch.optim.Optimizer, entry: Entry, load: Any) -> None:
+def load_optimizer(
+    optimizer: torch.optim.Optimizer,
+    entry: Entry,
+    load: Any,
+    own_part: Callable[[torch.optim.Optimizer], AbstractContextManager[None]] = contextlib.nullcontext,
+) -> None:
     """Load an optimizer's state by ``load``, and see whether a step could be taken with it.
+
+    Within ``own_part`` the optimizer has what it steps on here, on this rank.
 
     torch takes whatever it is given, and fails at the next step. Its own optimizers take that step here on
     tensors without data, which costs neither memory nor anything of the run.
@@ -183,7 +192,7 @@ def load_optimizer(optimizer: torch.optim.Optimizer, entry: Entry, load: Any) ->
         for group, options in zip(optimizer.param_groups, groups, strict=True):
             for name, value in options.items():
                 group.setdefault(name, value)  # saved by an older torch, which did not have it
-    with entry["state"].reading():
+    with entry["state"].reading(), own_part(optimizer):
         try:
             _try_step(optimizer)
         except RuntimeError as error:

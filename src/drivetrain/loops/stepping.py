@@ -16,6 +16,7 @@ from drivetrain.loops.context import Context, arguments_taken
 from drivetrain.loops.optimization import Clipping, Stepped, parameters_of, step_schedulers
 from drivetrain.loops.output import read_loss, read_weight
 from drivetrain.loops.window import Window
+from drivetrain.strategies.closure import wants_closure
 
 Take: TypeAlias = Callable[[Any, int, Share], Any]
 """Takes a batch, its number and its share; returns what the step returned."""
@@ -187,7 +188,7 @@ class _Group:
             self._clips = context.seen(module, "configure_gradient_clipping")
         elif any(one.clip_val is not None for one in stepped):
             self._clips = self._clip
-        self.reevaluates = any(_wants_closure(one.optimizer) for one in stepped)
+        self.reevaluates = any(wants_closure(one.optimizer) for one in stepped)
         if self.reevaluates and len(stepped) > 1:
             raise _alone(module, stepped)
 
@@ -393,12 +394,6 @@ def _hooks(context: Context) -> tuple[Any, Any, Any, Any]:
         calls("on_after_backward"),
         calls("on_before_optimizer_step"),
     )
-
-
-def _wants_closure(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether the optimizer evaluates the loss itself, maybe several times: LBFGS."""
-    closure = inspect.signature(optimizer.step).parameters.get("closure")
-    return closure is not None and closure.default is inspect.Parameter.empty
 
 
 def _alone(module: object, stepped: list[Stepped]) -> ModuleError:

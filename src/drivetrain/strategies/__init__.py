@@ -7,10 +7,14 @@
     forward.py    a module's step as a forward, for wrappers that watch forward
     single.py     SingleRuntime: one device
     ddp.py        DDPRuntime: a whole model on each rank, gradients averaged
+    zero1.py      ZeRO1Runtime: the same, and of the optimizers' state a part on each rank
+    averaging.py  averages gradients over ranks; held by strategies
+    shards.py     shares optimizers out over ranks; held by strategies
 """
 
 from drivetrain.strategies.ddp import DDPRuntime
 from drivetrain.strategies.single import SingleRuntime
 from drivetrain.strategies.strategy import Parts, Strategy
+from drivetrain.strategies.zero1 import ZeRO1Runtime
 
-__all__ = ["DDPRuntime", "Parts", "SingleRuntime", "Strategy"]
+__all__ = ["DDPRuntime", "Parts", "SingleRuntime", "Strategy", "ZeRO1Runtime"]

@@ -17,6 +17,7 @@ class SingleRuntime(Strategy):
     """The module as it is, on one device."""
 
     is_whole_everywhere = True
+    has_whole_model = True
 
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts)

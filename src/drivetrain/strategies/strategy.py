@@ -6,7 +6,7 @@ import random
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
@@ -47,6 +47,8 @@ class Strategy(ABC):
 
     is_whole_everywhere: ClassVar[bool] = False
     """Whether each rank by itself has the whole model and optimizer, and can save without asking others."""
+    has_whole_model: ClassVar[bool] = False
+    """Whether each rank by itself has the whole model, and can run it without asking others."""
 
     def __init__(self, parts: Parts) -> None:
         self.accelerator = parts.accelerator
@@ -175,9 +177,27 @@ class Strategy(ABC):
     def load_model_state(self, module: torch.nn.Module, state: Mapping[str, Any]) -> None:
         """Load what `model_state` returned, at any world size."""
 
+    def setup_optimizers(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:  # noqa: B027 - for those that need it
+        """Make optimizers that were configured step as the algorithm needs; after `setup`, before their first step.
+
+        Collectives:
+            every rank must call.
+        """
+
+    def own_part(self, optimizer: torch.optim.Optimizer) -> AbstractContextManager[None]:  # noqa: ARG002 - as above
+        """Return a context in which the optimizer's groups have what it steps on here, on this rank."""
+        return nullcontext()
+
+    def gather_optimizers(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:  # noqa: B027 - as above
+        """Bring what ranks hold of the optimizers to rank 0, at the end of a run: nobody can be asked later.
+
+        Collectives:
+            every rank must call.
+        """
+
     @abstractmethod
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-        """Return the whole optimizer's state, for the checkpoint.
+        """Return the whole optimizer's state, for the checkpoint, on rank 0; elsewhere what there is.
 
         Collectives:
             every rank must call.

@@ -122,7 +122,7 @@ def search(trainer: Any, module: Any, wanted: SizeSearch) -> int:
     strategy: Strategy = context.strategy
     refuse_passed(context.stage, context.passed[0])
     needed_places(wanted.batch_arg_name, "batch size", module, context.datamodule)
-    if not strategy.is_whole_everywhere:
+    if not strategy.has_whole_model:
         raise _in_parts(trainer.plan.strategy.name)
     with aside(strategy) as folder:
 

@@ -11,10 +11,15 @@ _FACTS = StrategyFacts(
     axes=("dp_replicate",),
     options={
         "find_unused_parameters": Option(False, "look for parameters without gradient each step"),
+        "static_graph": Option(False, "the same parameters are used every step"),
+        "gradient_as_bucket_view": Option(False, "gradients are views of the buckets, saves memory"),
+        "broadcast_buffers": Option(True, "rank 0's buffers reach all before each forward"),
+        "bucket_cap_mb": Option(None, "size of a bucket, MiB", (int,), least=1),
         "process_group_backend": Option(None, "carries collectives: gloo, nccl, ...", (str,)),
         "timeout_s": Option(1800.0, "longest wait in a collective, seconds", (float,), least=1),
     },
     has_layer_sync=True,
+    runtime="drivetrain.strategies.zero1:ZeRO1Runtime",
 )
 
 

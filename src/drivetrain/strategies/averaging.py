@@ -1,0 +1,213 @@
+"""Averaging gradients over ranks that each hold the whole model: a part that strategies hold."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, final
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parameter import is_lazy
+
+from drivetrain.base.errors import ModuleError
+from drivetrain.strategies.forward import StepForward
+from drivetrain.strategies.strategy import Strategy
+from drivetrain.strategies.trainable import Trainable
+
+_OPTIONS = (
+    "find_unused_parameters",
+    "static_graph",
+    "gradient_as_bucket_view",
+    "broadcast_buffers",
+    "bucket_cap_mb",
+)
+
+# torch 2.13 calls the option by what it does: buffers are synchronised before each forward.
+_KNOWN = inspect.signature(DistributedDataParallel).parameters
+_RENAMED = {"broadcast_buffers": "forward_sync_buffers"} if "forward_sync_buffers" in _KNOWN else {}
+
+
+_MOST_NAMES = 8
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
+
+
+@final
+class Averaging:
+    """torch's DistributedDataParallel around the training step, so that the step's forward passes through it.
+
+    A world of one needs no averaging, and runs the step as it is.
+    """
+
+    def __init__(self, strategy: Strategy, name: str) -> None:
+        self._strategy = strategy
+        self._name = name
+        self._options = strategy.options
+        self._step: Callable[..., Any] | None = None
+        self._plain_step: Callable[..., Any] | None = None
+        self._module: torch.nn.Module | None = None
+        self._trainable: Trainable | None = None
+        """What was trainable when the wrapper was made; None where there is nothing to wrap."""
+        self._whole: torch.nn.Module | None = None
+        """The module, where gradients are averaged by us and not within backward."""
+
+    def setup(
+        self, module: torch.nn.Module, step: Callable[..., Any] | None, *, one_backward: bool = True
+    ) -> None:
+        """Convert and move the module, and wrap its step; rank 0's parameters and buffers are broadcast.
+
+        torch's wrapper expects one backward a step, through every parameter. Where there are several, it is
+        left out, and gradients are averaged after each.
+        """
+        self._strategy.precision.convert_module(module)
+        module.to(self._strategy.device)
+        self._step, self._plain_step, self._module = step, step, module
+        self._whole = self._trainable = None
+        if self._strategy.ranks.world_size == 1:
+            return
+        if step is None or not one_backward:
+            self._whole = None if step is None else module
+            self._broadcast([*module.parameters(), *module.buffers()])
+            return
+        self._wrap()
+
+    def _wrap(self) -> None:
+        """Put torch's wrapper around the step, for the parameters that are trainable now."""
+        module, step = self._module, self._plain_step
+        assert module is not None  # noqa: S101 - set by `setup`
+        assert step is not None  # noqa: S101 - as above
+        self._trainable = Trainable(module)
+        if not any(parameter.requires_grad for parameter in module.parameters()):
+            self._step = step
+            return
+        on_cpu = self._strategy.device.type == "cpu"
+        said = {
+            _RENAMED.get(name, name): self._options[name]
+            for name in _OPTIONS
+            if self._options.get(name) is not None
+        }
+        # torch wants no device_ids for a module on the CPU.
+        self._step = DistributedDataParallel(
+            StepForward(module, step), device_ids=None if on_cpu else [self._strategy.device.index], **said
+        )
+
+    def _rewrap(self) -> None:
+        """Make the wrapper anew: it averages what was trainable when it was made, and nothing else."""
+        module = self._module
+        assert module is not None  # noqa: S101 - set by `setup`
+        self._step = None
+        gc.collect()  # as in `teardown`: the old one's hooks go with it
+        # What was frozen within an accumulation window may still be stepped with.
+        self._average([one for one in module.parameters() if not one.requires_grad])
+        self._wrap()
+
+    def _broadcast(self, tensors: list[torch.Tensor]) -> None:
+        with torch.no_grad():
+            for tensor in tensors:
+                if not is_lazy(tensor):
+                    tensor.copy_(self._strategy.collectives.broadcast(tensor.detach(), source=0))
+
+    def share_buffers(self, module: torch.nn.Module) -> None:
+        """Give every rank rank 0's buffers, unless the user keeps them apart with ``broadcast_buffers``."""
+        if self._strategy.ranks.world_size > 1 and self._options.get("broadcast_buffers") is not False:
+            self._broadcast(list(module.buffers()))
+
+    def teardown(self, module: torch.nn.Module) -> None:
+        """Drop the wrapper, which takes its gradient hooks with it, and bring the module back to the CPU."""
+        was_wrapped = isinstance(self._step, DistributedDataParallel)
+        self._step = self._plain_step = self._module = self._whole = self._trainable = None
+        if was_wrapped:
+            # torch's wrapper is part of a reference cycle. It must not outlive its process group, whose
+            # threads it would wait for, so the cycle is collected now and not at some later moment.
+            gc.collect()
+        if self._strategy.device.type != "cpu":
+            module.cpu()
+
+    def follow(self) -> bool:
+        """Make ready for a step; return whether the module has changed, so that gradients are to be looked at."""
+        if self._whole is not None and self._options.get("broadcast_buffers") is not False:
+            self._broadcast(list(self._whole.buffers()))
+        elif self._trainable is not None and self._trainable.has_changed:
+            self._rewrap()
+            return True
+        return False
+
+    def step(self, *arguments: Any) -> Any:
+        """Run the step through the wrapper."""
+        assert self._step is not None, "the strategy was not set up to train"  # noqa: S101 - our own bug
+        with self._strategy.precision.forward_context(self._strategy.device.type):
+            return self._step(*arguments)
+
+    def no_sync(self) -> AbstractContextManager[Any]:
+        """Return torch's own context, in which gradients are added up without being averaged."""
+        if isinstance(self._step, DistributedDataParallel):
+            return self._step.no_sync()
+        return nullcontext()
+
+    def combine_gradients(self, *, late: bool) -> None:
+        """Average what a backward left, where torch's wrapper does not; what is averaged already stays so.
+
+        A rank that has no gradient for a parameter counts as zero, as long as another one has.
+
+        Collectives:
+            one all_reduce of a byte a parameter, and one of the gradients for each type of them.
+        """
+        wrapped = isinstance(self._step, DistributedDataParallel)
+        module = self._step if wrapped and late else self._whole
+        if not isinstance(module, torch.nn.Module):
+            return
+        self._average([one for one in module.parameters() if one.requires_grad])
+
+    def _average(self, parameters: list[torch.nn.Parameter]) -> None:
+        if not parameters:
+            return
+        has = torch.tensor(
+            [one.grad is not None for one in parameters], dtype=torch.uint8, device=self._strategy.device
+        )
+        anywhere = self._strategy.collectives.all_reduce(has, "max").tolist()
+        used = [one for one, is_used in zip(parameters, anywhere, strict=True) if is_used]
+        for dtype in dict.fromkeys(one.dtype for one in used):
+            grads = []
+            for one in used:
+                if one.dtype is dtype:
+                    one.grad = torch.zeros_like(one) if one.grad is None else one.grad
+                    grads.append(one.grad)
+            flat = self._strategy.collectives.all_reduce(torch.cat([grad.reshape(-1) for grad in grads]), "mean")
+            for grad, part in zip(grads, torch.split(flat, [grad.numel() for grad in grads]), strict=True):
+                grad.copy_(part.view_as(grad))
+
+    def bytes_beside(self, module: torch.nn.Module) -> int:
+        """Return the size of the buckets, each gradient once more, unless gradients are views of them."""
+        if self._strategy.ranks.world_size == 1 or self._options.get("gradient_as_bucket_view"):
+            return 0
+        return sum(
+            one.numel() * one.element_size()
+            for one in module.parameters()
+            if one.requires_grad and not is_lazy(one)
+        )
+
+    def check_gradients(self) -> None:
+        """Refuse parameters without gradient: their bucket is never complete, so it is never averaged.
+
+        torch itself notices at the next step, with indices instead of names, and after the last never.
+        """
+        looks = self._options.get("find_unused_parameters") or self._options.get("static_graph")
+        if looks or not isinstance(self._step, DistributedDataParallel):
+            return
+        parameters = self._step.module.module.named_parameters()
+        unused = [name for name, one in parameters if one.requires_grad and one.grad is None]
+        if unused:
+            raise ModuleError(
+                "strategy.unused-parameters",
+                f"{len(unused)} parameters got no gradient in the first step: {_some(unused)}",
+                values={"parameters": unused, "find_unused_parameters": False},
+                because=f"{self._name} averages gradients bucket by bucket, and waits for every parameter of a bucket",
+                hint="freeze them (requires_grad_(False)), use them in the loss, "
+                f"or pass strategy='{self._name}(find_unused_parameters=true)', which looks each step and costs time",
+            )
+
