@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Iterator
 from pathlib import Path
@@ -188,6 +189,25 @@ def test_a_tried_step_leaves_no_trace(kind: type) -> None:
     load_optimizer(optimizer, entry, lambda one, state: one.load_state_dict(state))
     assert torch.equal(weights[0], kept)
     assert str(optimizer.state_dict()) == str(before)
+
+
+def test_a_step_is_tried_with_what_is_there_on_this_rank() -> None:
+    """Optimizers of some releases of torch make their state when they are made, and no step makes it."""
+    optimizer = torch.optim.Adam([torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(3))])
+    state = optimizer.state_dict() | {"state": {1: {"step": torch.ones(())}}}
+    entry = Entry(state, "a.ckpt", "optimizer_states[0]")
+    with pytest.raises(dt.CheckpointError, match=r"optimizer_states\[0\]"):
+        load_optimizer(optimizer, entry, lambda one, state: one.load_state_dict(state))
+
+    @contextlib.contextmanager
+    def first(one: torch.optim.Optimizer) -> Iterator[None]:
+        (group,) = one.param_groups
+        group["params"], whole = group["params"][:1], group["params"]
+        yield
+        group["params"] = whole
+
+    load_optimizer(optimizer, entry, lambda one, state: one.load_state_dict(state), first)
+    assert len(optimizer.param_groups[0]["params"]) == 2
 
 
 def test_a_scheduler_that_an_older_torch_saved_is_taken_up() -> None:

@@ -80,6 +80,23 @@ def test_states_go_round(strategy: Strategy) -> None:
     assert torch.equal(other.state[twin.weight]["exp_avg"], optimizer.state[module.weight]["exp_avg"])
 
 
+def test_optimizers_stay_the_users_and_alone_there_is_nothing_to_share_out(strategy: Strategy) -> None:
+    module = torch.nn.Linear(2, 1)
+    strategy.setup(module, module)
+    optimizer = torch.optim.AdamW(module.parameters())
+    strategy.setup_optimizers([optimizer])
+    strategy.backward(strategy.training_step(torch.ones(1, 2)).sum())
+    optimizer.step()
+    with strategy.own_part(optimizer):
+        assert optimizer.param_groups[0]["params"] == [module.weight, module.bias]
+    assert strategy.has_whole_model
+    before = strategy.optimizer_state(optimizer)
+    strategy.gather_optimizers([optimizer])
+    strategy.teardown(module)
+    assert str(strategy.optimizer_state(optimizer)) == str(before)
+    assert len(before["state"]) == 2
+
+
 def test_random_state_goes_round_and_one_rank_keeps_its_own(strategy: Strategy) -> None:
     before = torch.get_rng_state()
     strategy.spread_rng()

@@ -63,7 +63,8 @@ def rescue(trainer: Run, path: str, exception: BaseException, *, weights_only: b
     if not trainer.is_global_zero:
         return False
     why = type(exception).__name__
-    if trainer.world_size > 1 and not trainer.strategy.is_whole_everywhere:
+    is_whole = trainer.strategy.is_whole_everywhere or (weights_only and trainer.strategy.has_whole_model)
+    if trainer.world_size > 1 and not is_whole:
         say(trainer, f"{why}: nothing is saved, since each rank holds a part and the others cannot be asked")
         return False
     try:

@@ -176,7 +176,7 @@ def load_optimizer(
     optimizer: torch.optim.Optimizer,
     entry: Entry,
     load: Any,
-    own_part: Callable[[torch.optim.Optimizer], AbstractContextManager[None]] = contextlib.nullcontext,
+    own_part: Callable[[torch.optim.Optimizer], AbstractContextManager[Any]] = contextlib.nullcontext,
 ) -> None:
     """Load an optimizer's state by ``load``, and see whether a step could be taken with it.
 

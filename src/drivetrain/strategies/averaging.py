@@ -129,7 +129,7 @@ class Averaging:
             module.cpu()
 
     def follow(self) -> bool:
-        """Make ready for a step; return whether the module has changed, so that gradients are to be looked at."""
+        """Make ready for a step; return whether other parameters are trained now, to be looked at again."""
         if self._whole is not None and self._options.get("broadcast_buffers") is not False:
             self._broadcast(list(self._whole.buffers()))
         elif self._trainable is not None and self._trainable.has_changed:
@@ -177,7 +177,8 @@ class Averaging:
                 if one.dtype is dtype:
                     one.grad = torch.zeros_like(one) if one.grad is None else one.grad
                     grads.append(one.grad)
-            flat = self._strategy.collectives.all_reduce(torch.cat([grad.reshape(-1) for grad in grads]), "mean")
+            joined = torch.cat([grad.reshape(-1) for grad in grads])
+            flat = self._strategy.collectives.all_reduce(joined, "mean")
             for grad, part in zip(grads, torch.split(flat, [grad.numel() for grad in grads]), strict=True):
                 grad.copy_(part.view_as(grad))
 
@@ -206,8 +207,9 @@ class Averaging:
                 "strategy.unused-parameters",
                 f"{len(unused)} parameters got no gradient in the first step: {_some(unused)}",
                 values={"parameters": unused, "find_unused_parameters": False},
-                because=f"{self._name} averages gradients bucket by bucket, and waits for every parameter of a bucket",
+                because=f"{self._name} averages gradients bucket by bucket, "
+                "and waits for every parameter of a bucket",
                 hint="freeze them (requires_grad_(False)), use them in the loss, "
-                f"or pass strategy='{self._name}(find_unused_parameters=true)', which looks each step and costs time",
+                f"or pass strategy='{self._name}(find_unused_parameters=true)', which looks each step and "
+                "costs time",
             )
-

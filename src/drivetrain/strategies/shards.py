@@ -1,4 +1,4 @@
-"""Optimizers whose state is shared out over ranks: each steps on its own parameters, and sends them to all."""
+"""Optimizers whose state is shared out over ranks: each rank steps on its own parameters and sends them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Shards:
     def __init__(self, strategy: Strategy) -> None:
         self._strategy = strategy
         self._rank = strategy.ranks.rank
-        self._owners: dict[torch.nn.Parameter, int] = {}
+        self._owners: dict[torch.Tensor, int] = {}
         self._loads = [0] * strategy.ranks.world_size
         """Elements of each rank's parameters."""
         self._taken: dict[torch.optim.Optimizer, _Taken] = {}
@@ -66,7 +66,7 @@ class Shards:
         self._taken[optimizer] = _Taken([before, after])
         self._assign(optimizer)
         for parameter in list(optimizer.state):  # some make their state when they are made: Adagrad
-            if isinstance(parameter, torch.Tensor) and not self._is_mine(parameter):
+            if not self._is_mine(parameter):
                 del optimizer.state[parameter]
 
     def teardown(self) -> None:
@@ -110,7 +110,9 @@ class Shards:
         if self._is_cut:
             raise _in_parts(optimizer)
         parameters, state = _parameters(optimizer), found["state"]
-        mine = {number: state[number] for number, one in enumerate(parameters) if self._has(one, number, state)}
+        # What nobody owns has no state but one that others made, of which rank 0's counts.
+        owned = [number for number, one in enumerate(parameters) if self._owners.get(one, 0) == self._rank]
+        mine = {number: state[number] for number in owned if number in state}
         pieces = [] if self._rank == 0 else list(_pieces(mine))
         gather = self._strategy.collectives.gather_object
         whole = dict(mine)
@@ -129,19 +131,15 @@ class Shards:
             optimizer.load_state_dict(dict(state))  # whose error says what does not fit
             return
         known = dict(zip(numbers, parameters, strict=True))
-        self._own([one for number, one in known.items() if number in kept])  # what was trained, and now is not
+        self._own([one for number, one in known.items() if number in kept])  # also what is frozen now
         mine = {key: value for key, value in kept.items() if key not in known or self._is_mine(known[key])}
         optimizer.load_state_dict({**state, "state": mine})
 
     def _is_mine(self, parameter: torch.Tensor) -> bool:
-        return self._owners.get(parameter) == self._rank  # type: ignore[call-overload]  # a tensor that has no owner
-
-    def _has(self, parameter: torch.nn.Parameter, number: int, state: Mapping[Any, Any]) -> bool:
-        """Whether this rank's state of a parameter is what counts: its own, or rank 0's where nobody owns it."""
-        return number in state and self._owners.get(parameter, 0) == self._rank
+        return self._owners.get(parameter) == self._rank
 
     def _assign(self, optimizer: torch.optim.Optimizer) -> None:
-        """Find owners for what is trained; what is frozen needs no state, and gets its owner when it trains."""
+        """Find owners for what is trained; what is frozen needs no state, and gets one when it trains."""
         owners = self._owners
         new = [
             one
@@ -165,7 +163,7 @@ class Shards:
         """Hide what others own from the step, but not from a closure, which computes and clips gradients."""
         self._hide(optimizer)
         # torch counts the optimizer itself among the arguments.
-        closure = named.get("closure") if len(arguments) < 2 else arguments[1]  # noqa: PLR2004 - the optimizer, closure
+        closure = named.get("closure") if len(arguments) < 2 else arguments[1]  # noqa: PLR2004 - itself, closure
         if not callable(closure):
             return None
 
@@ -223,7 +221,7 @@ class Shards:
                 broadcast(torch.cat([one.detach().reshape(-1) for one in bucket]), owner)
                 continue
             flat = broadcast(bucket[0].detach().new_empty(sum(sizes)), owner)
-            for one, part in zip(bucket, flat.split(sizes), strict=True):
+            for one, part in zip(bucket, torch.split(flat, sizes), strict=True):
                 one.detach().copy_(part.view_as(one))
 
     def _buckets(self, parameters: list[torch.nn.Parameter]) -> list[tuple[int, list[torch.nn.Parameter]]]:
@@ -260,10 +258,14 @@ class Shards:
         first = everybody[0][1]
         for _, other in everybody:
             differing = {
-                name: (first.get(name), value) for name, value in other.items() if not _same(first.get(name), value)
+                name: (first.get(name), other.get(name))
+                for name in first.keys() | other.keys()
+                if not _same(first.get(name), other.get(name))
             }
             if differing:
-                raise _joint(optimizer, "its step puts into its groups what it finds in all of their parameters", differing)
+                raise _joint(
+                    optimizer, "its step keeps in its groups what it finds in all parameters", differing
+                )
         return [count for count, _ in everybody]
 
 
@@ -293,7 +295,8 @@ def _pieces(state: Mapping[int, Any]) -> Iterator[dict[int, Any]]:
     piece: dict[int, Any] = {}
     size = 0
     for number, kept in state.items():
-        own = sum(leaf.numel() * leaf.element_size() for _, leaf in leaves(kept) if isinstance(leaf, torch.Tensor))
+        tensors = [leaf for _, leaf in leaves(kept) if isinstance(leaf, torch.Tensor)]
+        own = sum(one.numel() * one.element_size() for one in tensors)
         if piece and size + own > _PIECE_BYTES:
             yield piece
             piece, size = {}, 0

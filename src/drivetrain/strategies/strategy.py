@@ -178,13 +178,16 @@ class Strategy(ABC):
         """Load what `model_state` returned, at any world size."""
 
     def setup_optimizers(self, optimizers: Sequence[torch.optim.Optimizer]) -> None:  # noqa: B027 - for those that need it
-        """Make optimizers that were configured step as the algorithm needs; after `setup`, before their first step.
+        """Make the user's optimizers step as the algorithm needs; after `setup`, before their first step.
 
         Collectives:
             every rank must call.
         """
 
-    def own_part(self, optimizer: torch.optim.Optimizer) -> AbstractContextManager[None]:  # noqa: ARG002 - as above
+    def own_part(
+        self,
+        optimizer: torch.optim.Optimizer,  # noqa: ARG002 - as above
+    ) -> AbstractContextManager[None]:
         """Return a context in which the optimizer's groups have what it steps on here, on this rank."""
         return nullcontext()
 

@@ -1,4 +1,4 @@
-"""Data parallel with the optimizers' state shared out: each rank steps on its part, and sends what it updated."""
+"""Data parallel with the optimizers' state shared out: each rank steps on its part and sends it to all."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class ZeRO1Runtime(Strategy):
             self._shards.release(one)
 
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-        """Return the whole state on rank 0, in the form of the optimizer's own state_dict; elsewhere the part.
+        """Return the whole state on rank 0, as the optimizer's own state_dict would be; elsewhere the part.
 
         Raises:
             CheckpointError [checkpoint.in-parts]: the run failed, and the other ranks are gone.
