@@ -22,7 +22,7 @@ class Net(Regression):
         self.backbone, self.head = self.net[:2], self.net[3]
 
     def configure_optimizers(self) -> Any:
-        return torch.optim.SGD([one for one in self.parameters() if one.requires_grad], lr=0.1)
+        return torch.optim.SGD([one for one in self.parameters() if one.requires_grad], lr=0.1, momentum=0.5)
 
 
 class Same(dt.Callback):
@@ -32,22 +32,27 @@ class Same(dt.Callback):
         assert not differing(everybody[0], everybody[-1])
 
 
-def run(devices: int, *callbacks: dt.Callback, **given: Any) -> tuple[Net, dt.Trainer]:
+def run(devices: int, strategy: str, *callbacks: dt.Callback, **given: Any) -> tuple[Net, dt.Trainer]:
     module, size = Net(), 8 // devices
-    plan = {"devices": devices, "strategy": "ddp", "launcher": "fork"} if devices > 1 else {}
-    trainer = quiet(**plan, max_epochs=4, callbacks=[dt.BackboneFinetuning(2), Same(), *callbacks])
+    trainer = quiet(
+        devices=devices,
+        strategy=strategy,
+        max_epochs=4,
+        callbacks=[dt.BackboneFinetuning(2), Same(), *callbacks],
+    )
     trainer.fit(module, loader(32, size), **given)
     return module, trainer
 
 
-def test_two_ranks_train_what_one_does_and_resume_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("strategy", ["ddp", "zero1"])
+def test_two_ranks_train_what_one_does_and_resume_it(tmp_path: Path, strategy: str) -> None:
     path = tmp_path / "a.ckpt"
-    module, trainer = run(2, SaveAt(path, 10))
+    module, trainer = run(2, strategy, SaveAt(path, 10))
     trainer.save_checkpoint(tmp_path / "whole.ckpt")
     assert not torch.equal(module.backbone[0].weight, Net().backbone[0].weight)
-    assert_close(module, run(1)[0])
+    assert_close(module, run(1, "single")[0])
 
-    _, resumed = run(2, ckpt_path=path)
+    _, resumed = run(2, strategy, ckpt_path=path)
     resumed.save_checkpoint(tmp_path / "resumed.ckpt")
     assert not differing(
         *(torch.load(tmp_path / f"{name}.ckpt", weights_only=True) for name in ("whole", "resumed"))

@@ -19,6 +19,7 @@ from tests.callbacks.test_weight_averaging import Normed, SaveAt
 from tests.loops.models import Noisy, Regression, data, differing, loader, quiet
 from tests.loops.steps import Adversarial, ByHand, Several, assert_close
 from tests.ranks.test_changing import Unfreezing
+from tests.tuner.sized import Sized
 
 pytestmark = pytest.mark.ranks
 
@@ -419,3 +420,83 @@ def test_the_engine_shares_out_too_and_saves_the_whole(tmp_path: Path) -> None:
     for strategy in ("zero1", "ddp"):
         resumed, _ = launch(strategy, path, goes_on=True)
         assert not differing(resumed, whole)
+
+
+KINDS = [
+    kind
+    for kind in vars(torch.optim).values()
+    if isinstance(kind, type)
+    and issubclass(kind, torch.optim.Optimizer)
+    and kind is not torch.optim.Optimizer
+]
+
+
+def step_with_each(engine: Any) -> dict[str, tuple[list[torch.Tensor], dict[str, Any], list[int]]]:
+    """Take three steps with each of torch's optimizers, over two matrices: a rank more than there are."""
+    found = {}
+    for kind in KINDS:
+        if kind is torch.optim.LBFGS:
+            continue
+        module = torch.nn.Sequential(
+            torch.nn.Embedding(6, 4, sparse=kind is torch.optim.SparseAdam), torch.nn.Linear(4, 3, bias=False)
+        )
+        with torch.no_grad():
+            for one in module.parameters():
+                one.copy_(torch.linspace(-0.5, 0.5, one.numel()).view_as(one))
+        trained = module[:1] if kind is torch.optim.SparseAdam else module
+        ready, optimizer = engine.setup(module, kind(trained.parameters(), lr=0.01))
+        for step in range(3):
+            optimizer.zero_grad()
+            engine.backward(ready(torch.tensor([engine.global_rank, step])).square().mean())
+            optimizer.step()
+        held = engine.strategy.collectives.all_gather_object(elements(optimizer.state))
+        state = engine.strategy.optimizer_state(optimizer)
+        found[kind.__name__] = ([one.detach() for one in trained.parameters()], state, held)
+    return found
+
+
+def test_each_of_torchs_optimizers_steps_on_more_ranks_than_it_has_parameters() -> None:
+    zero1, ddp = (
+        dt.Engine(accelerator="cpu", devices=3, strategy=one, launcher="fork").launch(step_with_each)
+        for one in ("zero1", "ddp")
+    )
+    assert len(zero1) > 10
+    for name, (parameters, state, held) in zero1.items():
+        assert not differing((parameters, state), ddp[name][:2]), name
+        assert min(held) == 0, name
+        assert sum(held) == ddp[name][2][0], name
+
+
+class Sometimes(Regression):
+    """Each rank uses a part that the other one does not, in some steps; one part is never used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own = torch.nn.ModuleList(torch.nn.Linear(1, 1) for _ in range(3))
+
+    def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+        x, y = batch
+        if batch_idx % 2:
+            return ((self.own[self.global_rank](self(x)) - y) ** 2).mean()
+        return self.loss(batch)
+
+
+def test_parameters_that_only_some_ranks_and_steps_use_are_stepped_on_as_in_ddp(tmp_path: Path) -> None:
+    found, expected = (
+        fit(Sometimes(), tmp_path / f"{one}.ckpt", f"{one}(find_unused_parameters=true)")[0]
+        for one in ("zero1", "ddp")
+    )
+    assert not differing(without_plan(found), without_plan(expected))
+    assert len(found["optimizer_states"][0]["state"]) == 8
+
+
+def test_searches_run_in_a_fit() -> None:
+    model = Sized(num_samples=64)
+    model.batch_size = 2
+    finders = [
+        dt.BatchSizeFinder(max_trials=3, steps_per_trial=2),
+        dt.LearningRateFinder(num_training_steps=8, attr_name="lr"),
+    ]
+    result = quiet(**TWO, max_steps=3, callbacks=finders).fit(model)
+    assert result.steps == 3
+    assert model.batch_size > 2
