@@ -292,7 +292,19 @@ class Frozen(Regression):
         self.net[0].requires_grad_(False)
 
 
-def test_state_of_what_is_frozen_now_is_kept(tmp_path: Path) -> None:
+class FrozenFromTheStart(Frozen):
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.Adagrad(self.parameters(), lr=0.05)
+
+
+def test_state_of_what_is_frozen_is_kept(tmp_path: Path) -> None:
+    made = [
+        fit(FrozenFromTheStart(), tmp_path / "made.ckpt", one)[0]["optimizer_states"]
+        for one in ("zero1", "ddp")
+    ]
+    assert len(made[0][0]["state"]) == 4
+    assert not differing(*made)
+
     first, found = tmp_path / "first.ckpt", []
     fit(Regression(), first, "zero1")
     for strategy in ("zero1", "ddp"):

@@ -65,9 +65,10 @@ class Shards:
             hooks.move_to_end(after.id, last=False)
         self._taken[optimizer] = _Taken([before, after])
         self._assign(optimizer)
-        for parameter in list(optimizer.state):  # some make their state when they are made: Adagrad
-            if not self._is_mine(parameter):
-                del optimizer.state[parameter]
+        # Some make their state when they are made, for frozen parameters too: Adagrad.
+        self._own([one for one in _parameters(optimizer) if one in optimizer.state])
+        for parameter in [one for one in _parameters(optimizer) if not self._is_mine(one)]:
+            optimizer.state.pop(parameter, None)
 
     def teardown(self) -> None:
         """Leave the optimizers alone; what was not brought together stays in parts."""
@@ -251,7 +252,7 @@ class Shards:
             ModuleError [strategy.joint-optimizer]: a step has put there what it found in its part.
         """
         said = [
-            {name: value for name, value in map_leaves(group, _plain).items() if name != "params"}
+            map_leaves({name: value for name, value in group.items() if name != "params"}, _plain)
             for group in optimizer.param_groups
         ]
         everybody = self._strategy.collectives.all_gather_object((number, dict(leaves(said))))
