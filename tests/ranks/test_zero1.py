@@ -374,14 +374,17 @@ def test_after_a_rank_has_failed_the_weights_are_there_and_the_state_is_not(
     tmp_path: Path, capsys: Any
 ) -> None:
     module, path = Failing(), tmp_path / "a.ckpt"
-    trainer = quiet(**TWO, max_epochs=1, callbacks=[dt.OnExceptionCheckpoint(tmp_path, "crash")])
+    weights = dt.ModelCheckpoint(tmp_path / "weights", save_weights_only=True, save_on_exception=True)
+    trainer = quiet(**TWO, max_epochs=1, callbacks=[dt.OnExceptionCheckpoint(tmp_path, "crash"), weights])
     with pytest.raises(dt.RankFailure, match="bad label"):
         trainer.fit(module, loader(40))
     assert "nothing is saved, since each rank holds a part" in capsys.readouterr().err
     with pytest.raises(dt.CheckpointError, match=r"checkpoint.in-parts\] the state of AdamW"):
         trainer.save_checkpoint(path)
     trainer.save_checkpoint(path, weights_only=True)
-    assert not differing(torch.load(path, weights_only=True)["state_dict"], dict(module.state_dict()))
+    (rescued,) = (tmp_path / "weights").iterdir()
+    for one in (path, rescued):
+        assert not differing(torch.load(one, weights_only=True)["state_dict"], dict(module.state_dict()))
 
 
 def engine_main(engine: Any, path: Path | None, goes_on: bool) -> tuple[list[Any], int]:
