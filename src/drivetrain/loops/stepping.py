@@ -143,7 +143,7 @@ class AutomaticStepper:
         has_step_schedulers, is_alone = self._has_step_schedulers, world_size == 1
         scales = strategy.precision.scales_loss
 
-        def take(batch: Any, index: int, share: Share) -> Any:
+        def take(batch: Any, index: int, share: Share) -> Any:  # noqa: C901 - as above
             output = training_step(batch, index) if num_arguments > 1 else training_step(batch)
             loss = read_loss(output, module, world_size)
             if loss is None:

@@ -67,15 +67,10 @@ class PrecisionReport:
 
     def __str__(self) -> str:
         """Return the table, and what is said of the whole run below it."""
-        table = [("module", "class", "parameters", "gradients", "optimizer", "buffers")]
-        table += [
-            (
-                row.name or "(itself)",
-                row.kind,
-                *map(_named, (row.parameters, row.gradients, row.optimizer, row.buffers)),
-            )
-            for row in self.rows
-        ]
+        table = [["module", "class", "parameters", "gradients", "optimizer", "buffers"]]
+        for row in self.rows:
+            kinds = (row.parameters, row.gradients, row.optimizer, row.buffers)
+            table.append([row.name or "(itself)", row.kind, *map(_named, kinds)])
         widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
         lines = [
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -83,7 +78,7 @@ class PrecisionReport:
         ]
         lines += [f"precision  {self.precision}", f"reductions {_named(self.reductions)}"]
         if self.scale is not None:
-            lines.append(f"loss scale {self.scale:g}, {self.num_left_out} steps left out")
+            lines.append(f"loss scale {self.scale:g}, steps left out: {self.num_left_out}")
         return "\n".join(lines)
 
 

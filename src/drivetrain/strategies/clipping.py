@@ -33,4 +33,5 @@ def total_norm(parameters: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def _norm(grad: torch.Tensor) -> torch.Tensor:
-    return torch.linalg.vector_norm(grad, dtype=torch.float32 if grad.dtype in _SHORT else None)
+    norm: torch.Tensor = torch.linalg.vector_norm(grad, dtype=torch.float32 if grad.dtype in _SHORT else None)
+    return norm

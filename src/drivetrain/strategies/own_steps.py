@@ -16,7 +16,7 @@ Kept = list[tuple[torch.nn.Parameter, torch.Tensor]]
 
 @final
 class OwnSteps:
-    """Sees to it that torch's own ``optimizer.step()`` steps with gradients of their true size, or not at all.
+    """Lets torch's own ``optimizer.step()`` step with gradients of their true size, or not at all.
 
     ``before`` is called with the optimizer right before a step that is taken.
     """
