@@ -39,7 +39,8 @@ class MixedPrecision(Precision):
         self._dtype = _TYPES[name]
         self.scales_loss = self._dtype is torch.float16
         for option, value in (("init_scale", init_scale), ("growth_interval", growth_interval)):
-            if value is not None and (not self.scales_loss or not _is_above_zero(value)):
+            is_whole = option == "init_scale" or type(value) is int
+            if value is not None and not (self.scales_loss and is_whole and _is_above_zero(value)):
                 raise _bad(name, option, value)
         self.init_scale, self.growth_interval = init_scale, growth_interval
         self.scaler: GradScaler | None = None
@@ -139,9 +140,8 @@ def _is_above_zero(value: object) -> bool:
 
 
 def _bad(name: str, option: str, value: object) -> TrainerError:
-    because = (
-        f"{option} is a finite number above 0" if name == "16-mixed" else f"{name} does not scale the loss"
-    )
+    kind = "a finite number" if option == "init_scale" else "a whole number"
+    because = f"{option} is {kind} above 0" if name == "16-mixed" else f"{name} does not scale the loss"
     return TrainerError(
         "trainer.bad-argument",
         f"MixedPrecision({name!r}, {option}={value!r})",
