@@ -12,6 +12,7 @@ import torch
 import drivetrain as dt
 from tests.loops.models import Regression, data, differing, loader, quiet
 from tests.loops.steps import Adversarial, ByHand, Several, assert_close
+import itertools
 
 Batches = Sequence[Any]
 
@@ -217,7 +218,7 @@ def test_a_step_that_overflows_is_left_out_and_the_scale_halves(make: type[Overf
         warnings.simplefilter("error")  # torch warns of a scheduler that steps before any optimizer
         result = trainer.fit(module, loader())
     weights = [start, *seen.weights]
-    same = [torch.equal(one, other) for one, other in zip(weights, weights[1:], strict=False)]
+    same = [torch.equal(one, other) for one, other in itertools.pairwise(weights)]
     assert same == [number == at for number in range(10)]
     assert seen.scales == [1024.0] * at + [512.0] * (10 - at)
     # It counts: the batch was used up, and schedules go on.

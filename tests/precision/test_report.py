@@ -50,7 +50,12 @@ def test_it_is_read_off_each_module(precision: str, kind: torch.dtype) -> None:
     assert dataclasses.astuple(frozen)[2:] == ((kind,), (), (), ())
     assert (report.parameters, report.gradients, report.optimizer) == ((kind,), (kind,), (kind,))
     assert report.buffers == (torch.int64, kind)
-    assert (report.precision, report.reductions, report.scale, report.num_left_out) == (precision, (), None, 0)
+    assert (report.precision, report.reductions, report.scale, report.num_left_out) == (
+        precision,
+        (),
+        None,
+        0,
+    )
 
 
 def test_it_is_a_table() -> None:

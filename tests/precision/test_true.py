@@ -202,7 +202,10 @@ def test_what_the_processor_lacks_is_torchs_error_where_it_happened(precision: s
     with pytest.raises(RuntimeError, match=r"not implemented for '(Half|BFloat16)'") as caught:
         quiet(max_steps=1, precision=precision).fit(Lacks(), rows())
     frames = traceback.extract_tb(caught.value.__traceback__)
-    assert ["training_step", "loss"] == [frame.name for frame in frames if frame.filename == __file__][1:][-2:]
+    assert [frame.name for frame in frames if frame.filename == __file__][1:][-2:] == [
+        "training_step",
+        "loss",
+    ]
 
 
 def test_a_float32_buffer_that_meets_the_parameters_is_torchs_error(precision: str) -> None:
