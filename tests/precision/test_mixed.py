@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +13,6 @@ import torch
 import drivetrain as dt
 from tests.loops.models import Regression, data, differing, loader, quiet
 from tests.loops.steps import Adversarial, ByHand, Several, assert_close
-import itertools
 
 Batches = Sequence[Any]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -10,7 +11,6 @@ import torch
 import drivetrain as dt
 from tests.loops.models import Regression, loader, quiet
 from tests.loops.steps import assert_close
-import itertools
 
 pytestmark = pytest.mark.ranks
 
