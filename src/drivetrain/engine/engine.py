@@ -229,9 +229,8 @@ class Engine:
         """
         strategy = self.strategy
         if self._ready:  # each module has a strategy of its own, over the same process group
-            strategy, precision = self._made(strategy.place), strategy.precision
+            strategy = self._made(strategy.place)
             strategy.open()
-            strategy.precision = precision  # one scale for the losses that run through several modules
         ready = EngineModule(module, strategy)
         self._ready.append(ready)
         strategy.optimizers_to_device(optimizers, strategy.device)

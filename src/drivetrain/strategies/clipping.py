@@ -21,7 +21,7 @@ def clip_whole(optimizer: torch.optim.Optimizer, clip_val: float, algorithm: str
 def total_norm(parameters: Sequence[torch.Tensor]) -> torch.Tensor:
     """Return the joint norm of all gradients; of short formats in float32.
 
-    In float16 squares overflow from 256 on: the norm would be inf, and every gradient clipped to zero.
+    In float16 a norm above 65504 would be inf, and every gradient clipped to zero.
 
     Shapes:
         returns: [].
