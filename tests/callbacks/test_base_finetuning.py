@@ -146,3 +146,32 @@ def test_a_resumed_run_is_the_same_run(tmp_path: Path, step: int) -> None:
 def test_a_base_says_what_to_write() -> None:
     with pytest.raises(NotImplementedError):
         quiet(max_epochs=1, callbacks=[Base()]).fit(Net(), loader(8))
+
+
+class Backed(Regression):
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.net(self.backbone(x))
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.AdamW([one for one in self.parameters() if one.requires_grad], lr=0.01)
+
+
+def test_groups_are_found_again_where_their_parameters_are_pruned(tmp_path: Path) -> None:
+    path = tmp_path / "a.ckpt"
+
+    def run(*callbacks: dt.Callback, ckpt_path: Path | None = None) -> Backed:
+        given = [
+            dt.BackboneFinetuning(unfreeze_backbone_at_epoch=1),
+            dt.ModelPruning("l1_unstructured", amount=0.2, use_lottery_ticket_hypothesis=False),
+        ]
+        module = Backed()
+        quiet(max_epochs=3, callbacks=[*given, *callbacks]).fit(module, loader(), ckpt_path=ckpt_path)
+        return module
+
+    whole = run(SaveAt(path, 15))
+    resumed = run(ckpt_path=path)
+    assert differing(whole.state_dict(), resumed.state_dict()) == []

@@ -495,3 +495,26 @@ def test_two_of_one_state_key_are_refused() -> None:
     with pytest.raises(dt.ModuleError, match=r"callback.duplicate-key"):
         quiet(callbacks=twice).fit(Regression(), loader())
     assert dt.ModelCheckpoint(monitor="a").state_key != dt.ModelCheckpoint(monitor="b").state_key
+
+
+class Fails(Regression):
+    def on_train_batch_end(self, *_: Any) -> None:
+        raise KeyError("here")
+
+
+def test_a_fast_run_leaves_no_file_and_still_tries_the_monitor(tmp_path: Path) -> None:
+    def callbacks(monitor: str = "val") -> list[dt.Callback]:
+        return [
+            dt.ModelCheckpoint(tmp_path / "a", monitor=monitor, save_last=True, save_on_exception=True),
+            dt.OnExceptionCheckpoint(tmp_path / "b"),
+        ]
+
+    given = {"fast_dev_run": True, "default_root_dir": tmp_path}
+    trainer = quiet(callbacks=callbacks(), **given)
+    trainer.fit(Regression(), loader(8), loader(8))
+    assert trainer.checkpoint_callback.best_model_path == ""
+    with pytest.raises(KeyError, match="here"):
+        quiet(callbacks=callbacks(), **given).fit(Fails(), loader(8), loader(8))
+    with pytest.raises(dt.ModuleError, match="nothing_logged"):
+        quiet(callbacks=callbacks("nothing_logged"), **given).fit(Regression(), loader(8), loader(8))
+    assert not [*tmp_path.iterdir()]

@@ -49,7 +49,7 @@ def test_another_device_tells_its_own_and_the_cpus_where_that_is_asked_for() -> 
 
     class Run:
         strategy = Fake()
-        global_step, is_logging_step, is_global_zero = 1, True, True
+        global_step, logging_step, is_logging_step, is_global_zero = 1, 1, True, True
 
         def __init__(self, rows):
             self.loggers = [rows]

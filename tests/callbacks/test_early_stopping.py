@@ -188,3 +188,14 @@ def test_two_of_them_watch_two_values() -> None:
     one, other = dt.EarlyStopping("val", patience=9), dt.EarlyStopping("acc", patience=1, mode="max")
     assert fit(one, Scripted(val=CURVE, acc=[0.5] * 20), callbacks=[one, other]).epochs == 2
     assert (one.stopping_reason, other.stopping_reason) == (Reason.NOT_STOPPED, Reason.PATIENCE_EXHAUSTED)
+
+
+def test_a_run_that_had_stopped_says_in_which_epoch_once_it_is_resumed(tmp_path: Path) -> None:
+    def stops() -> dt.EarlyStopping:
+        return dt.EarlyStopping("val", patience=1, min_delta=100.0)
+
+    first, second = stops(), stops()
+    saves = dt.ModelCheckpoint(tmp_path)
+    fit(first, Regression(), callbacks=[first, saves])
+    fit(second, Regression(), ckpt_path=saves.best_model_path)
+    assert first.stopped_epoch == second.stopped_epoch == 1

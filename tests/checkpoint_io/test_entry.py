@@ -54,3 +54,10 @@ def test_what_an_owner_says_of_an_entry_is_told_with_its_name() -> None:
         Entry({}, "", "mine")["x"]
     with pytest.raises(dt.ModuleError, match="own words"), TOP["a"].reading():
         raise dt.ModuleError("module.log-value", "own words")
+
+
+def test_a_list_of_as_many_items_is_compared_item_by_item() -> None:
+    Entry([{"a": 1}, {"b": 2}], "a.ckpt", "x").check_like([{"a": 0}, {"b": 0}])
+    Entry([0.1, 0.2, 0.3], "a.ckpt", "x").check_like([0.1])
+    with pytest.raises(dt.CheckpointError, match=r"x\[1\].b is missing"):
+        Entry([{"a": 1}, {"a": 2}], "a.ckpt", "x").check_like([{"a": 0}, {"b": 0}])

@@ -363,3 +363,27 @@ def test_classes_of_other_libraries_become_plain_data(tmp_path: Path) -> None:
     bomb = b"\x80\x02](cpathlib\nPosixPath\nq\x00(X\xe8\x03\x00\x00" + b"x" * 1000 + b"q\x01tR"
     with pytest.raises(dt.CheckpointError, match="makes more of its texts"):
         LOAD(archive(tmp_path / "b.ckpt", bomb + b"h\x00(h\x01tR" * 100 + b"e."))
+
+
+def test_a_bit_that_was_turned_anywhere_in_a_part_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "a.ckpt"
+    dt.LocalCheckpointIO().save({"state_dict": {"weight": torch.arange(64.0)}, "text": "abc"}, path)
+    whole = path.read_bytes()
+    with zipfile.ZipFile(path) as file:
+        parts = [(one.filename, one.header_offset, file.read(one)) for one in file.infolist()]
+    for name, header, content in parts:
+        place = whole.index(content, header + 30 + len(name)) + len(content) // 2
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(dt.CheckpointError) as caught:
+            LOAD(path)
+        assert caught.value.code in ("checkpoint.torn", "checkpoint.unsafe"), name
+    assert parts
+
+
+def test_a_file_for_which_torch_was_told_to_compute_no_checksums_is_read(tmp_path: Path) -> None:
+    torch.serialization.set_crc32_options(False)
+    try:
+        torch.save({"a": torch.arange(4)}, tmp_path / "a.ckpt")
+    finally:
+        torch.serialization.set_crc32_options(True)
+    assert LOAD(tmp_path / "a.ckpt")["a"].tolist() == [0, 1, 2, 3]

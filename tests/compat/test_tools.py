@@ -77,7 +77,7 @@ def test_the_norms_of_gradients():
     assert tools.grad_norm(layer, 2) == {}
     layer.weight.grad, layer.bias.grad = torch.tensor([[3.0, 4.0]]), torch.tensor([12.0])
     found = {name: float(value) for name, value in tools.grad_norm(layer, 2).items()}
-    assert found == {"grad_2_norm/weight": 5.0, "grad_2_norm/bias": 12.0, "grad_2.0_norm_total": 13.0}
+    assert found == {"grad_2.0_norm/weight": 5.0, "grad_2.0_norm/bias": 12.0, "grad_2.0_norm_total": 13.0}
     assert float(tools.grad_norm(layer, "inf")["grad_inf_norm_total"]) == 12.0
     with pytest.raises(ValueError, match="above 0"):
         tools.grad_norm(layer, 0)

@@ -340,3 +340,113 @@ def test_one_that_scales_the_loss_has_torchs_scaler(tmp_path):
     trainer.fit(Net(), loader(3))
     assert isinstance(trainer.scaler, torch.amp.GradScaler)
     assert trainer.scaler.get_scale() in (2.0**14, 2.0**15, 2.0**16)
+
+
+class Outputs(Net):
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how, self.seen = how, []
+        self.automatic_optimization = how != "by hand"
+
+    def training_step(self, batch, batch_idx):
+        if self.how == "none":
+            return None
+        loss = super().training_step(batch, batch_idx)
+        self.loss = loss.detach()
+        if self.how == "by hand":
+            self.manual_backward(loss)
+            self.optimizers().step()
+        return {"loss": loss, "size": 4} if self.how == "dict" else loss
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.seen.append(outputs)
+
+
+@pytest.mark.parametrize(
+    ("how", "factor", "names"),
+    [("tensor", 1, ["loss"]), ("dict", 2, ["loss", "size"]), ("by hand", 1, ["loss"]), ("none", 1, [])],
+)
+def test_hooks_get_a_step_s_output_as_a_dict(tmp_path, how, factor, names):
+    module = Outputs(how)
+    made(tmp_path, accumulate_grad_batches=factor).fit(module, loader(2))
+    assert [list(one) for one in module.seen] == [names] * 2
+    if names:
+        found = module.seen[-1]["loss"]
+        assert not found.requires_grad
+        assert found == module.loss / factor
+
+
+def test_a_sanity_check_is_an_evaluation(tmp_path):
+    class Asks(Net):
+        def on_validation_start(self):
+            self.found = (self.trainer.sanity_checking, self.trainer.evaluating, self.trainer.validating)
+
+    module = Asks()
+    made(tmp_path, num_sanity_val_steps=1, max_epochs=0).fit(module, loader(1), loader(1))
+    assert module.found == (True, True, False)
+
+
+def test_rates_are_logged_beside_the_losses_whatever_the_number_of_optimizers(tmp_path):
+    class Two(Net):
+        automatic_optimization = property(lambda self: False, lambda self, value: None)
+
+        def training_step(self, batch, batch_idx):
+            for optimizer in self.optimizers():
+                optimizer.zero_grad()
+                self.manual_backward(((self.net(batch[0]) - batch[1]) ** 2).mean())
+                optimizer.step()
+            self.log("loss", 1.0)
+
+        def configure_optimizers(self):
+            return [torch.optim.SGD(self.parameters(), lr=0.01) for _ in range(2)]
+
+    trainer = made(tmp_path, log_every_n_steps=2, callbacks=dt.LearningRateMonitor("step"))
+    trainer.fit(Two(), loader(6))
+    assert trainer.global_step == 12
+    assert rows(trainer, "loss") == rows(trainer, "lr-SGD") == rows(trainer, "lr-SGD-1") == [1, 3, 5]
+    other = made(tmp_path, log_every_n_steps=2, callbacks=dt.LearningRateMonitor("step"))
+    other.fit(Net(), loader(6))
+    assert rows(other, "loss") == rows(other, "lr-SGD") == [1, 3, 5]
+
+
+def test_gradients_are_gone_before_a_validation_unless_a_window_is_open(tmp_path):
+    class Looks(Net):
+        def __init__(self, *, by_hand: bool) -> None:
+            super().__init__()
+            self.automatic_optimization, self.seen = not by_hand, []
+
+        def training_step(self, batch, batch_idx):
+            loss = super().training_step(batch, batch_idx)
+            if not self.automatic_optimization:
+                self.manual_backward(loss)
+            return loss
+
+        def on_validation_start(self):
+            self.seen.append(self.net.weight.grad is not None)
+
+    found = []
+    for by_hand, factor in ((True, 1), (False, 1), (False, 2)):
+        module = Looks(by_hand=by_hand)
+        made(tmp_path, val_check_interval=1, accumulate_grad_batches=factor).fit(module, loader(2), loader(1))
+        found.append(module.seen)
+    assert found == [[False, False], [False, False], [True, False]]
+
+
+def test_what_has_no_length_has_infinitely_many_batches(tmp_path):
+    class Endless(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            yield from data(8)
+
+    trainer = made(tmp_path)
+    assert (trainer.num_training_batches, trainer.num_val_batches) == (float("inf"), [])
+    trainer.fit(Net(), DataLoader(Endless(), 4), DataLoader(Endless(), 4))
+    assert (trainer.num_training_batches, trainer.num_val_batches) == (float("inf"), [float("inf")])
+    line = dt.LineProgress()
+    made(tmp_path, enable_progress_bar=True, callbacks=line).fit(Net(), DataLoader(Endless(), 4))
+
+
+def test_no_default_summary_leaves_a_given_one(tmp_path, capsys):
+    made(tmp_path, enable_model_summary=False, callbacks=dt.ModelSummary()).fit(Net(), loader(1))
+    assert "Linear" in "".join(capsys.readouterr())
+    made(tmp_path, enable_model_summary=False).fit(Net(), loader(1))
+    assert "Linear" not in "".join(capsys.readouterr())

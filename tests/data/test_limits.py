@@ -17,6 +17,7 @@ from drivetrain.data.limits import check_limit, limited
         (0, 7, 1, 0),
         (0.0, None, 1, 0),
         (0.5, 7, 2, 3),
+        (0.29, 100, 1, 29),
     ],
 )
 def test_an_int_counts_for_each_rank_and_a_float_is_of_the_whole(limit, total, world_size, expected) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 from drivetrain import DataError
 from drivetrain.data import plain
@@ -119,3 +119,60 @@ def test_a_length_that_is_too_short_loses_nothing_in_silence() -> None:
     with pytest.raises(DataError, match=r"data.length") as caught:
         read(Liar())
     assert caught.value.values["length"] == 2
+
+
+class Counting(IterableDataset):
+    """Gives other numbers each time that it is begun."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.times += 1
+        return iter(range(10 * self.times, 10 * self.times + 4))
+
+    def state_dict(self) -> dict[str, int]:
+        return {"times": self.times}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.times = state["times"]
+
+
+def counting() -> Any:
+    return make_feed(DataLoader(Counting(), batch_size=None), "the loader", "limit", 1.0, 0)
+
+
+@pytest.mark.parametrize("read", [1, 3])
+def test_a_stream_whose_dataset_has_state_is_read_again_from_the_state_of_the_epochs_begin(read: int) -> None:
+    feed = counting()
+    assert [batch for batch, _ in feed.training(0, 0)] == [10, 11, 12, 13]
+    between, stream = feed.state_dict(is_read=True), feed.training(1, 0)
+    assert [next(stream)[0] for _ in range(read)] == [20, 21, 22][:read]
+    resumed = counting()
+    resumed.load_state_dict(feed.state_dict(is_read=False))
+    assert [batch for batch, _ in resumed.training(1, read)] == [20, 21, 22, 23][read:]
+    resumed = counting()
+    resumed.load_state_dict(between)
+    assert [batch for batch, _ in resumed.training(1, 0)] == [20, 21, 22, 23]
+
+
+class Jealous(Cursor):
+    """Is begun by whoever asks where it is, as torchdata's loader is; has come to its end after four."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def state_dict(self) -> dict[str, int]:
+        self.at += 100 * (self.at == 0)
+        return super().state_dict()
+
+
+def test_a_source_is_not_asked_before_it_is_begun_nor_for_more_than_it_has() -> None:
+    feed = make_feed(Jealous(), "the loader", "limit", 1.0, 0)
+    assert feed.state_dict(is_read=True) == {}
+    stream = feed.training(0, 0)
+    assert [next(stream)[0] for _ in range(4)] == [1, 2, 3, 4]
+    resumed = make_feed(Jealous(), "the loader", "limit", 1.0, 0)
+    resumed.load_state_dict(feed.state_dict(is_read=False))
+    assert [*resumed.training(0, 4)] == []
+    assert [batch for batch, _ in resumed.training(1, 0)] == [5, 6, 7, 8]

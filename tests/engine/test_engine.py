@@ -205,3 +205,64 @@ def test_two_modules_train_on_two_ranks_and_the_caller_keeps_its_objects() -> No
     assert found["reduced"] == [0.5, 1.0, 1.0]
     assert found["broadcast"] == {"from": 1}
     assert [len(batch) for rank in found["seen"] for batch in rank] == [3, 3, 3, 1]
+
+
+def test_mixed_precision_gives_float32_to_the_loop() -> None:
+    engine = dt.Engine(accelerator="cpu", devices=1, precision="bf16-mixed")
+
+    def loop(engine: dt.Engine) -> tuple[torch.dtype, torch.dtype]:
+        module = engine.setup(torch.nn.Linear(4, 1))
+        trained = module(torch.ones(2, 4))
+        with torch.no_grad():
+            return trained.dtype, module(torch.ones(2, 4)).dtype
+
+    assert engine.launch(loop) == (torch.float32, torch.float32)
+
+
+def left_early(made: dt.Engine) -> list[float]:
+    batches, firsts = made.setup_dataloaders(loader(16, 2)), []
+    for _ in range(2):
+        for number, (x, _) in enumerate(batches):
+            firsts.append(float(x[0, 0]) * 16)
+            if number == 1:
+                break
+    kept = batches.state_dict()
+    batches.load_state_dict(kept)
+    return [*firsts, *(float(x[0, 0]) * 16 for x, _ in batches)]
+
+
+@pytest.mark.ranks
+def test_an_epoch_that_was_left_early_is_over_and_one_that_is_loaded_goes_on() -> None:
+    assert left_early(engine()) == [0, 2, 0, 2, 4, 6, 8, 10, 12, 14]
+    assert engine(devices=2, strategy="ddp", launcher="fork").launch(left_early) == [0, 4, 0, 4, 8, 12]
+
+
+def side_by_side(made: dt.Engine, one: Any, two: Any) -> torch.Tensor:
+    model = net(0).double().eval()
+    model = made.setup(model)
+    for (x, _), (z, _) in zip(*made.setup_dataloaders(one, two), strict=True):
+        made.backward(model(x.double()).mean() + model(z.double()).mean())
+    return model.module[0].weight.grad
+
+
+@pytest.mark.ranks
+def test_two_loaders_that_count_alike_give_their_weight_and_others_are_refused() -> None:
+    made = engine(devices=2, strategy="ddp", launcher="fork")
+    grad = made.launch(side_by_side, loader(11, 2), loader(11, 2))  # the last step has 2 samples, and 1
+    model = net(0).double().eval()
+    for step in ([0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10]):
+        (model(data(11)[step][0].double()).mean() * 2).backward()
+    torch.testing.assert_close(grad, model[0].weight.grad)
+    with pytest.raises(dt.EngineError, match=r"engine.weights"):
+        made.launch(side_by_side, loader(11, 2), loader(6, 1))
+
+
+@pytest.mark.ranks
+def test_tensors_that_differ_over_ranks_are_not_gathered() -> None:
+    made = engine(devices=2, strategy="ddp", launcher="fork")
+    with pytest.raises(dt.CollectiveError, match=r"collectives.shapes[\s\S]*rank 1 = '\[2\] float32'"):
+        made.launch(lambda one: one.all_gather({"a": torch.ones(one.global_rank + 1)}))
+    with pytest.raises(dt.CollectiveError, match=r"collectives.shapes\] all_reduce of tensors that differ"):
+        made.launch(lambda one: one.all_reduce(torch.ones(one.global_rank + 1)))
+    with pytest.raises(dt.CollectiveError, match=r"collectives.shapes\] ranks cannot put a str together"):
+        made.launch(lambda one: one.all_gather({"a": "text"}))

@@ -224,10 +224,10 @@ def test_a_run_that_max_steps_ended_midway_goes_on_midway(tmp_path: Path) -> Non
 def test_what_cannot_be_gone_on_from_is_a_clear_error(tmp_path: Path) -> None:
     trainer, module, path = quiet(max_epochs=1), Regression(), tmp_path / "a.ckpt"
     trainer.fit(module, loader())
-    trainer.save_checkpoint(path, weights_only=True)
-    with pytest.raises(dt.CheckpointError, match=r"checkpoint.no-training-state"):
-        trainer.fit(module, loader(), ckpt_path=path)
     trainer.save_checkpoint(path)
+    trainer.save_checkpoint(tmp_path / "weights.ckpt", weights_only=True)
+    with pytest.raises(dt.CheckpointError, match=r"checkpoint.no-training-state"):
+        trainer.fit(module, loader(), ckpt_path=tmp_path / "weights.ckpt")
 
     class Scheduled(Regression):
         def configure_optimizers(self):
@@ -406,6 +406,20 @@ def test_evaluation_is_without_gradients(inference_mode: bool) -> None:
     module = Evaluated()
     quiet(inference_mode=inference_mode).validate(module, loader(4))
     assert module.seen_grad == (False, inference_mode)
+
+
+def test_what_a_validation_leaves_on_the_module_can_be_trained_with() -> None:
+    class Keeps(Regression):
+        kept: Any = None
+
+        def validation_step(self, batch, batch_idx):
+            self.kept = self(batch[0]).mean()
+
+        def training_step(self, batch, batch_idx):
+            loss = super().training_step(batch, batch_idx)
+            return loss if self.kept is None else loss * self.kept
+
+    assert quiet(max_epochs=2, num_sanity_val_steps=1).fit(Keeps(), loader(8), loader(4)).steps == 4
 
 
 def test_torchs_switches_hold_during_a_run() -> None:

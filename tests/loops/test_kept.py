@@ -133,6 +133,7 @@ def _is_free(path: tuple[Any, ...]) -> bool:
         path[0] in unread
         or name in may_be_empty
         or name.endswith(("state", "logged.0", "metrics", "min_lrs", "validate", "latest"))
+        or path[2:3] in (("names",), ("switches",))  # an empty list says nothing
         or path[-2:-1] == ("state",)
         or path[-3:-1] == ("loss", "said")
         or ("ModelCheckpoint" in name and any(part in name.partition(")")[2] for part in of_checkpoint))

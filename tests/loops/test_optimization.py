@@ -89,3 +89,12 @@ def test_a_plateau_scheduler_steps_with_what_was_logged() -> None:
         step({})
     schedulers[0].strict = False
     step({})
+
+
+def test_a_plateau_scheduler_s_monitor_may_stand_beside_it() -> None:
+    scheduler = ReduceLROnPlateau(OPTIMIZER)
+    beside = {"optimizer": OPTIMIZER, "lr_scheduler": scheduler, "monitor": "val"}
+    (one,) = read(beside).schedulers
+    assert (one.scheduler, one.monitor) == (scheduler, "val")
+    own = {**beside, "lr_scheduler": {"scheduler": scheduler, "monitor": "own"}}
+    assert read(own).schedulers[0].monitor == "own"

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+import torchmetrics
 
 import drivetrain as dt
 from drivetrain.collectives.single import SingleCollectives
@@ -36,7 +39,7 @@ def test_defaults_are_the_step_in_training_and_the_epoch_elsewhere() -> None:
     results.log("step", 1.0, LogOptions())
     results.enter(TRAIN_EPOCH)
     results.log("epoch", 2.0, LogOptions(prog_bar=True))
-    assert results.metrics() == {"step": torch.tensor(1.0)}
+    assert results.metrics() == {"step": torch.tensor(1.0), "epoch": torch.tensor(2.0)}
     assert results.progress_bar() == {}
     results.reduce_epoch({TRAIN_EPOCH: Part(), TRAIN_STEP: Part()})
     assert results.metrics() == {"step": torch.tensor(1.0), "epoch": torch.tensor(2.0)}
@@ -162,3 +165,100 @@ def test_values_that_are_not_for_loggers_are_not_given_to_them() -> None:
     found = results.reduce_epoch({TRAIN_STEP: Part()})[TRAIN_STEP]
     assert set(found) == {"kept", "kept_epoch", "quiet", "quiet_epoch"}
     assert set(results.for_loggers(found)) == {"kept_epoch"}
+
+
+def test_an_evaluation_s_value_that_is_kept_both_ways_is_its_epoch_s_afterwards() -> None:
+    results = training()
+    phase = ("validation", 0)
+    results.enter(phase)
+    for step, value in enumerate((1.0, 3.0)):
+        results.at_batch(step, 1)
+        results.log("val", value, LogOptions(on_step=True, on_epoch=True))
+    results.reduce_epoch({phase: Part()})
+    results.enter(TRAIN_STEP, in_step=True)
+    assert results.metrics()["val"].item() == 2.0
+
+
+def test_what_hooks_around_an_epoch_log_is_there_at_once() -> None:
+    results = training()
+    for value in (1.0, 2.0):
+        results.enter(TRAIN_EPOCH)
+        results.log("best", value, LogOptions())
+        assert results.metrics()["best"].item() == value
+        results.reduce_epoch({TRAIN_EPOCH: Part()})
+
+
+def test_a_name_that_an_epoch_lacks_has_no_value_in_it() -> None:
+    results = training()
+    results.log("both", 2.0, LogOptions(on_step=True, on_epoch=True))
+    assert results.reduce_epoch({TRAIN_STEP: Part()})[TRAIN_STEP]["both_epoch"].item() == 2.0
+    results.enter(TRAIN_STEP, in_step=True)
+    assert results.reduce_epoch({TRAIN_STEP: Part()}) == {TRAIN_STEP: {}}
+    assert results.metrics()["both_epoch"].item() == 2.0
+
+
+def test_a_validations_value_stays_the_epochs_when_training_goes_on() -> None:
+    results, phase = training(), ("validation", 0)
+    results.enter(phase)
+    for step, value in enumerate([1.0, 5.0]):
+        results.at_batch(step, 1)
+        results.log("v", value, LogOptions(on_step=True, on_epoch=True))
+    results.reduce_epoch({phase: Part()})
+    results.enter(TRAIN_STEP, in_step=True)
+    assert results.metrics()["v"].item() == 3.0
+
+
+@pytest.mark.parametrize(
+    ("phase", "options"),
+    [
+        (("validation epoch", 0), {"on_step": True, "on_epoch": False}),
+        (("validation", 0), {"on_step": False, "on_epoch": False}),
+    ],
+)
+def test_what_nothing_would_keep_is_refused(phase: Any, options: dict) -> None:
+    results = training()
+    results.enter(phase)
+    with pytest.raises(dt.ModuleError, match=r"module.log-options"):
+        results.log("a", 1.0, LogOptions(**options))
+    results.leave()
+    with pytest.raises(dt.ModuleError, match=r"module.log-outside"):
+        results.log("a", 1.0, LogOptions())
+
+
+@pytest.mark.parametrize("batch_size", [-1, "2", True, float("nan"), float("inf"), [2], torch.ones(2)])
+def test_a_batch_size_is_a_number_of_0_or_more(batch_size) -> None:
+    results = training()
+    with pytest.raises(dt.ModuleError, match=r"module.log-value.*batch_size"):
+        results.log("a", 1.0, LogOptions(batch_size=batch_size))
+
+
+def test_a_batch_size_may_be_a_tensor_and_is_kept_as_plain_data() -> None:
+    results = training()
+    for value, size in [(1.0, torch.tensor(3)), (5.0, np.int64(1)), (9.0, 0)]:
+        results.log("a", value, LogOptions(on_epoch=True, batch_size=size))
+    assert all(type(weight) in (int, float) for weight in results.state_dict()["a"]["weights"])
+    assert results.reduce_epoch({TRAIN_STEP: Part()})[TRAIN_STEP]["a"].item() == 2.0
+
+
+class WithMetrics(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.each = torchmetrics.MeanSquaredError(num_outputs=2)
+        self.several = torchmetrics.MetricCollection([torchmetrics.MeanSquaredError()])
+
+
+def test_a_logged_value_comes_to_one_number() -> None:
+    module = WithMetrics()
+    results = Results(SingleCollectives(), CPU, module)
+    results.enter(TRAIN_EPOCH)
+    with pytest.raises(dt.ModuleError, match=r"module.log-value.*several values[\s\S]*log_dict"):
+        results.log("all", module.several, LogOptions())
+    module.each.update(torch.ones(3, 2), torch.zeros(3, 2))
+    results.log("each", module.each, LogOptions())
+    with pytest.raises(dt.ModuleError, match=r"module.log-value.*each.*came to a Tensor of shape \(2,\)"):
+        results.reduce_epoch({TRAIN_EPOCH: Part()})
+    results.clear()
+    results.log("a", 1.0, LogOptions(reduce_fx=lambda values: values))
+    results.log("a", 2.0, LogOptions(reduce_fx=lambda values: values))
+    with pytest.raises(dt.ModuleError, match=r"module.log-value.*lambda.*came to a Tensor of shape \(2,\)"):
+        results.reduce_epoch({TRAIN_EPOCH: Part()})

@@ -259,3 +259,12 @@ def test_each_part_of_a_step_can_be_replaced() -> None:
 
     with pytest.raises(dt.ModuleError, match=r"module.closure[\s\S]*did not call"):
         quiet(max_epochs=1).fit(Forgets(), loader(8))
+
+
+@pytest.mark.parametrize("bound", [{"max_steps": "16 samples"}, {"max_epochs": "0.4 epochs"}])
+def test_a_bound_within_a_window_steps_with_what_is_there(bound: dict) -> None:
+    module = Regression()
+    trainer = quiet(accumulate_grad_batches=3, **bound)
+    result = trainer.fit(module, loader(40))
+    assert (result.steps, result.samples) == (2, 16)
+    assert_close(module, train(Regression(), [list(range(12)), list(range(12, 16))], num_samples=40))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -138,7 +139,13 @@ class Asks(Regression):
 
     def configure_optimizers(self):
         self.total = self.trainer.estimated_stepping_batches
+        self.lasts: list[int] = []
         return super().configure_optimizers()
+
+    def training_step(self, batch, batch_idx):
+        if self.trainer.is_last_batch:
+            self.lasts.append(batch_idx)
+        return super().training_step(batch, batch_idx)
 
     def on_train_batch_end(self, outputs, batch, batch_idx):
         trainer = self.trainer
@@ -165,10 +172,76 @@ class Asks(Regression):
         ({"max_epochs": 3, "accumulate_grad_batches": 4}, 9),
         ({"max_epochs": 3, "accumulate_grad_batches": {1: 2}}, 20),
         ({"max_epochs": 3, "accumulate_grad_batches": 4, "accumulate_across_epochs": True}, 8),
+        ({"max_epochs": "1.5 epochs", "accumulate_grad_batches": 3}, 6),
+        ({"max_epochs": "1.5 epochs", "accumulate_grad_batches": 4, "accumulate_across_epochs": True}, 4),
     ],
 )
 def test_the_number_of_steps_is_known_before_the_first(given: dict, expected: int) -> None:
-    module = Asks()
-    assert quiet(**given).fit(module, loader(39), loader(8)).steps == module.total == expected
-    assert module.found == (10, [2], True, True, True, 4, "32-true", [0], 0) or "max_steps" in given
+    module, is_whole = Asks(), type(given.get("max_epochs")) is int and "max_steps" not in given
+    trainer = quiet(**given)
+    assert trainer.fit(module, loader(39), loader(8)).steps == module.total == expected
+    assert module.found == (10, [2], True, True, True, 4, "32-true", [0], 0) or not is_whole
     assert module.gathered == (1, 2)
+    assert module.lasts == [9] * trainer.current_epoch
+
+
+class Old(dt.Module):
+    """Takes all of its settings as one argument, as modules of before 1.0 did."""
+
+    def __init__(self, hparams, width=1):
+        super().__init__()
+        self.save_hyperparameters({"early": width})
+        self.save_hyperparameters(hparams)
+        self.seen, self.net = hparams, torch.nn.Linear(4, width)
+
+    configure_optimizers = Regression.configure_optimizers
+
+    def training_step(self, batch, batch_idx):
+        return self(batch[0].float()).square().mean()
+
+    def forward(self, x):
+        return self.net(x)
+
+
+def test_a_module_without_arguments_has_none_to_save() -> None:
+    class Nothing(dt.Module):
+        def __init__(self):
+            super().__init__()
+            self.save_hyperparameters()
+
+    assert Nothing().hparams == {}
+    with pytest.raises(dt.ModuleError, match=r"module.hyperparameters"):
+        Nothing().save_hyperparameters()
+
+
+@pytest.mark.parametrize("given", [Namespace(lr=0.5, names=["a"]), {"lr": 0.5, "names": ["a"]}])
+def test_an_argument_that_holds_all_settings_is_given_back_as_one(tmp_path: Path, given: object) -> None:
+    module, trainer = Old(given), quiet(max_steps=1)
+    assert module.hparams_initial == {"early": 1, "lr": 0.5, "names": ["a"]}
+    trainer.fit(module, loader())
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    loaded = Old.load_from_checkpoint(tmp_path / "a.ckpt", lr=0.25)
+    assert (loaded.seen.lr, loaded.seen["names"], loaded.hparams.lr) == (0.25, ["a"], 0.25)
+    assert Old.load_from_checkpoint(tmp_path / "a.ckpt", hparams={"lr": 1.0}).seen == {"lr": 1.0}
+
+
+def test_the_last_batch_is_known_while_it_is_taken() -> None:
+    class Looks(Regression):
+        found: list[bool]
+
+        def look(self, *_):
+            self.found.append(self.trainer.is_last_batch)
+
+        on_train_epoch_start = on_train_batch_start = on_train_batch_end = on_train_epoch_end = look
+
+        def training_step(self, batch, batch_idx):
+            self.look()
+            return super().training_step(batch, batch_idx)
+
+    module = Looks()
+    module.found = []
+    trainer = quiet(max_epochs=2)
+    trainer.fit(module, loader(8, 4))
+    first, last = [False] * 3, [True] * 3
+    assert module.found == [False, *first, *last, True, True, *first, *last, True]
+    assert trainer.is_last_batch

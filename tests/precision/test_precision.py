@@ -65,3 +65,10 @@ def test_no_buffer_is_rounded(precision: Precision) -> None:
     with precision.forward_context("cpu"):
         net(precision.convert_input(torch.randn(4, 3)))
     assert (net.counted.item(), net.exact.item(), net.index.item()) == (999.0, 16777217.0, 999)
+
+
+def test_what_autocast_shortened_leaves_as_float32() -> None:
+    short, whole = torch.ones(2, dtype=torch.bfloat16), torch.ones(2, dtype=torch.float64)
+    found = MixedPrecision().convert_output({"a": [short, torch.tensor([1])], "b": whole})
+    assert [one.dtype for one in (*found["a"], found["b"])] == [torch.float32, torch.int64, torch.float64]
+    assert TruePrecision("32-true").convert_output(short) is short

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import csv
+import math
 import statistics
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -173,8 +176,9 @@ def test_other_options_on_one_rank_are_an_error_that_names_them(
     hook: str, others: dict[str, Any], usual: object
 ) -> None:
     trainer = quiet(devices=2, strategy="ddp", max_epochs=1)
+    module = OtherOptions(hook, others)
     with pytest.raises(dt.CollectiveError) as caught:
-        trainer.fit(OtherOptions(hook, others), loader(39), loader(39))
+        trainer.fit(module, loader(39), loader(39))
     assert caught.value.code == "loop.logged-keys"
     ((option, other),) = others.items()
     when = "a step" if hook == "training_step" else "this epoch"
@@ -203,3 +207,85 @@ def test_a_stop_that_one_rank_wants_comes_at_the_next_step_that_is_logged() -> N
     trainer = quiet(devices=2, strategy="ddp", max_epochs=3, log_every_n_steps=50, callbacks=StopsOnOne())
     result = trainer.fit(Regression(), loader(400))
     assert (result.steps, result.stopped_early) == (50, True)
+
+
+class OneNan(Regression):
+    """Logs nan, and values without bound, in one batch; each rank has one of the two batches."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self.at = at
+
+    def validation_step(self, batch, batch_idx):
+        is_there = batch_idx == self.at
+        for fx in ("mean", "sum", "min", "max"):
+            self.log(fx, math.nan if is_there else 1.0, reduce_fx=fx)
+        self.log("infinite_min", -math.inf if is_there else 1.0, reduce_fx="min")
+        self.log("infinite_max", math.inf if is_there else 1.0, reduce_fx="max")
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_nan_on_any_rank_is_nan_over_all(at: int) -> None:
+    (values,) = quiet(devices=2, strategy="ddp").validate(OneNan(at), loader(8))
+    assert all(math.isnan(values[fx]) for fx in ("mean", "sum", "min", "max"))
+    assert (values["infinite_min"], values["infinite_max"]) == (-math.inf, math.inf)
+
+
+class AtTheEndOfSteps(Regression):
+    """Logs in on_train_batch_end, and counts in torchmetrics objects; 5 batches, so a rank lacks the last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean = torchmetrics.MeanMetric()
+        self.all = torchmetrics.MetricCollection(
+            {"mse": torchmetrics.MeanSquaredError(), "rmse": torchmetrics.MeanSquaredError(squared=False)}
+        )
+        self.seen: list[float] = []
+
+    def training_step(self, batch, batch_idx):
+        first = batch[0][:, 0] * 36
+        self.mean(first)
+        self.log("mean", self.mean, on_step=True, on_epoch=True)
+        self.all(first, torch.zeros_like(first))
+        self.log_dict(self.all, on_step=False, on_epoch=True)
+        return self.loss(batch)
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.log("after", float(batch_idx + self.global_rank))
+
+
+class SeesLast(dt.Checkpoint):
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        module.seen.append(float(trainer.callback_metrics["after"]))
+
+
+def logged_by(
+    devices: int, batch_size: int, folder: Path, factor: int = 1
+) -> tuple[AtTheEndOfSteps, dict[str, list[str]]]:
+    module, logger = AtTheEndOfSteps(), dt.CSVLogger(folder)
+    given = {"devices": devices, "max_epochs": 1, "log_every_n_steps": 1, "accumulate_grad_batches": factor}
+    trainer = quiet(**given, logger=logger, callbacks=SeesLast() if factor == 1 else None)
+    trainer.fit(module, loader(36, batch_size))
+    with Path(logger.log_dir, "metrics.csv").open(encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines))
+    return module, {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def test_what_is_logged_after_a_step_is_written_with_it(tmp_path: Path) -> None:
+    module, rows = logged_by(1, 8, tmp_path / "one")
+    assert (rows["after"], module.seen) == (["0.0", "1.0", "2.0", "3.0", "4.0"], [0.0, 1.0, 2.0, 3.0, 4.0])
+    module, rows = logged_by(2, 8, tmp_path / "two")
+    # The mean over ranks and their samples; in the last step rank 1 has none.
+    assert rows["after"] == ["0.5", "1.5", "2.0"]
+    assert module.seen == [0.5, 1.5, 2.0]
+    _, rows = logged_by(1, 8, tmp_path / "windows", 2)  # each step's value is that of its last batch
+    assert rows["after"] == ["1.0", "3.0", "4.0"]
+
+
+def test_a_metric_does_not_count_a_stand_in(tmp_path: Path) -> None:
+    _, one = logged_by(1, 8, tmp_path / "one")
+    _, two = logged_by(2, 8, tmp_path / "two")
+    for name, expected in (("mean_epoch", 17.5), ("mse", sum(i**2 for i in range(36)) / 36)):
+        assert float(one[name][-1]) == pytest.approx(expected, rel=1e-5)
+        assert float(two[name][-1]) == pytest.approx(expected, rel=1e-5)
+    assert float(two["mean_step"][-1]) == pytest.approx(33.5)

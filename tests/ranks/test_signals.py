@@ -90,3 +90,27 @@ def test_a_handler_of_ones_own_stays() -> None:
         signal.signal(signal.SIGTERM, before)
     assert seen == [signal.SIGTERM]
     assert result.steps == 4
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_signal_in_the_sanity_check_ends_the_run_after_its_first_steps(
+    tmp_path: Path, world_size: int
+) -> None:
+    class SendsEarly(dt.Callback):
+        def on_sanity_check_start(self, trainer, module):
+            if trainer.global_rank == world_size - 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    trainer = quiet(
+        devices=world_size,
+        strategy="ddp",
+        max_epochs=2,
+        num_sanity_val_steps=2,
+        callbacks=[SendsEarly()],
+        default_root_dir=tmp_path,
+    )
+    with pytest.raises(SystemExit) as caught:
+        trainer.fit(Regression(), loader(), loader(9))
+    assert caught.value.code == 143
+    saved = torch.load(tmp_path / "checkpoints" / "signal.ckpt", weights_only=True)
+    assert 1 <= saved["global_step"] < 20

@@ -3,8 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
 
-from tests.loops.models import Regression, loader, quiet
+from tests.loops.models import Regression, data, loader, quiet
 from tests.loops.steps import (
     Adversarial,
     ByHand,
@@ -59,3 +61,73 @@ def test_a_run_goes_on_within_a_window_on_another_number_of_ranks(tmp_path: Path
     )
     expected = train(Regression(), [list(range(8)) + list(range(8, 24)), list(range(24, 32))], num_samples=32)
     assert_close(module, expected)
+
+
+class Plateau(Regression):
+    """A scheduler that looks at the loss of each step."""
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=0)
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "monitor": "loss", "interval": "step", "frequency": 2},
+        }
+
+
+def test_a_scheduler_of_steps_sees_the_value_of_all_ranks() -> None:
+    module, reference = Plateau(), Plateau()
+    trainer = quiet(devices=2, strategy="ddp", max_epochs=2)
+    trainer.fit(module, loader(35))
+    configured = reference.configure_optimizers()
+    optimizer, scheduler = configured["optimizer"], configured["lr_scheduler"]["scheduler"]
+    for number, step in enumerate(joined(batches_of(35), 2) * 2, 1):
+        optimizer.zero_grad()
+        loss = reference.loss(data(35)[step])
+        loss.backward()
+        optimizer.step()
+        if number % 2 == 0:
+            scheduler.step(loss.item())
+    rate = trainer.optimizers[0].param_groups[0]["lr"]
+    assert rate == optimizer.param_groups[0]["lr"] < 0.1
+    assert_close(module, reference)
+
+
+class Searches(Regression):
+    """Evaluates again until the loss is small enough: ranks have to see one loss."""
+
+    def __init__(self, search: str | None) -> None:
+        super().__init__()
+        self.search = search
+
+    def configure_optimizers(self):
+        return torch.optim.LBFGS(self.parameters(), lr=0.5, max_iter=6, line_search_fn=self.search)
+
+
+class SearchesWeighted(Searches):
+    def training_step(self, batch, batch_idx):
+        return Weighted.training_step(self, batch, batch_idx)
+
+
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+@pytest.mark.parametrize("kind", [Searches, SearchesWeighted])
+def test_an_optimizer_that_evaluates_again_does_so_alike_on_all_ranks(
+    kind: type[Searches], search: str | None
+) -> None:
+    module, reference = kind(search).double(), kind(search).double()
+    samples = [tensor.double() for tensor in data(35).tensors]
+    quiet(devices=2, strategy="ddp", max_epochs=1).fit(module, DataLoader(TensorDataset(*samples), 4))
+    optimizer = reference.configure_optimizers()
+    for step in joined(batches_of(35), 2):
+
+        def closure(step: list[int] = step) -> torch.Tensor:
+            optimizer.zero_grad()
+            batch = [tensor[step] for tensor in samples]
+            loss = reference.loss(batch)
+            if kind is SearchesWeighted:
+                loss = reference.training_step(batch, 0)["loss"]
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+    assert_close(module, reference)

@@ -183,3 +183,8 @@ def test_loaders_side_by_side_are_shared_out_together() -> None:
     result = quiet(devices=2, strategy="ddp", max_epochs=1).fit(module, loaders)
     assert result.steps == 4
     assert_equal(module, alone)
+
+
+def test_loaders_one_after_the_other_are_for_evaluation() -> None:
+    with pytest.raises(dt.DataError, match=r"data.combined-mode[\s\S]*ConcatDataset"):
+        quiet(max_epochs=1).fit(Pairs(), dt.CombinedLoader({"a": loader(8), "b": loader(8)}, "sequential"))

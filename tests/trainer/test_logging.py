@@ -98,3 +98,42 @@ def test_a_logger_hears_how_the_run_ended() -> None:
         with pytest.raises(type(error)) if error is not None else contextlib.nullcontext():
             trainer.fit(module, loader(8))
     assert logger.statuses == ["hparams ['dropout', 'lr']", "success", "failed", "interrupted"]
+
+
+class Sometimes(Regression):
+    """Logs in the hook after a step, and something in each third batch of an epoch only."""
+
+    def training_step(self, batch, batch_idx):
+        if batch_idx % 3 == 0:
+            self.log("third", float(batch_idx))
+        return super().training_step(batch, batch_idx)
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.log("after", float(batch_idx))
+
+
+@pytest.mark.parametrize("devices", [1, pytest.param(2, marks=pytest.mark.ranks)])
+def test_a_row_has_what_the_step_s_hooks_and_earlier_steps_logged(tmp_path: Path, devices: int) -> None:
+    trainer = quiet(
+        devices=devices,
+        strategy="ddp",
+        max_epochs=2,
+        log_every_n_steps=2,
+        logger=dt.CSVLogger(tmp_path, name="a", version="b"),
+        callbacks=dt.ModelCheckpoint(tmp_path, every_n_train_steps=1, save_top_k=-1),
+    )
+    trainer.fit(Sometimes(), loader(20 * devices))
+    found = [row for row in rows(tmp_path / "a" / "b") if "after" in row]
+    assert [(row["step"], row["after"], row["third"]) for row in found] == [
+        (2, 1, 0),
+        (4, 3, 3),
+        (5, 4, 3),
+        (6, 0, 0),
+        (8, 2, 0),
+        (10, 4, 3),
+    ]
+    resumed = quiet(max_epochs=2, log_every_n_steps=2, logger=dt.CSVLogger(tmp_path, name="a", version="c"))
+    if devices == 1:
+        resumed.fit(Sometimes(), loader(20), ckpt_path=tmp_path / "epoch=1-step=7.ckpt")
+        again = [row for row in rows(tmp_path / "a" / "c") if "after" in row]
+        assert [row["third"] for row in again] == [0, 3]

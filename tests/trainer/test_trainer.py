@@ -47,6 +47,7 @@ def test_what_cannot_run_yet_says_so_before_anything_starts() -> None:
         ({"val_check_interval": 1.5}, "trainer.bad-argument", "val_check_interval cannot be 1.5"),
         ({"check_val_every_n_epoch": None}, "trainer.bad-argument", "val_check_interval in batches"),
         ({"num_sanity_val_steps": -2}, "trainer.bad-argument", "num_sanity_val_steps cannot be -2"),
+        ({"min_epochs": "1.5 epochs", "max_epochs": 3}, "trainer.bad-argument", "min_epochs is whole epochs"),
         ({"max_steps": "5 epochs"}, "trainer.bad-argument", "steps, samples, tokens"),
         ({"max_epochs": "5 tokens"}, "trainer.bad-argument", "epochs"),
         ({"val_check_interval": "5 parsecs"}, "trainer.bad-argument", "unknown unit 'parsecs'"),
@@ -191,3 +192,21 @@ def test_the_last_checkpoint_is_found_by_its_name(tmp_path) -> None:
     assert trainer.ckpt_path == saves.newest_model_path
     with pytest.raises(dt.TrainerError, match=r"trainer.bad-argument\] ckpt_path=3"):
         trainer.fit(module, loader(), ckpt_path=3)
+
+
+def test_callbacks_that_are_added_or_taken_away_between_runs_count() -> None:
+    class Counts(dt.Callback):
+        def __init__(self) -> None:
+            self.runs = 0
+
+        def on_test_start(self, trainer, module):
+            self.runs += 1
+
+    first, second = Counts(), Counts()
+    trainer = quiet(callbacks=first)
+    trainer.test(Regression(), loader(4))
+    trainer.callbacks.append(second)
+    trainer.test(Regression(), loader(4))
+    trainer.callbacks.remove(first)
+    trainer.test(Regression(), loader(4))
+    assert (first.runs, second.runs) == (2, 2)

@@ -188,3 +188,23 @@ def test_wrong_arguments_are_refused() -> None:
         quiet(max_steps=1, callbacks=dt.LearningRateFinder(attr_name="rate")).fit(Cycled(), loader())
     with pytest.raises(dt.CheckpointError, match="results"):
         dt.LearningRateFinder().load_state_dict({"mode": "linear", "results": 3})
+
+
+class Deaf(Regression):
+    """Has a rate that its optimizer is not made with."""
+
+    lr = 0.3
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), lr=0.125)
+
+
+@pytest.mark.parametrize(("kind", "is_used"), [(Deaf, False), (Cycled, True)])
+def test_a_rate_that_the_optimizer_does_not_take_up_is_told(
+    kind: type[Regression], is_used: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    finder = dt.LearningRateFinder(num_training_steps=40, max_lr=0.5)
+    quiet(max_epochs=1, callbacks=finder).fit(kind(), loader(40))
+    told = capsys.readouterr()
+    text = "the optimizer was made with 0.125: does configure_optimizers use self.lr?"
+    assert (text in told.out + told.err) is not is_used

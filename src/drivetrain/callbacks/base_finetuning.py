@@ -12,6 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from drivetrain.base.errors import DrivetrainWarning, Notice
 from drivetrain.callbacks.callback import Callback
 from drivetrain.callbacks.param_groups import follow, rates
+from drivetrain.callbacks.pruned import plain_names
 from drivetrain.modules import Module, Run
 
 Modules: TypeAlias = "torch.nn.Module | Iterable[Modules]"
@@ -24,6 +25,8 @@ class BaseFinetuning(Callback):
     A fit that is resumed has the parameter groups, and what is frozen, of the run that it goes on from. Give
     the optimizer only what is trained at first: ``filter(lambda one: one.requires_grad, self.parameters())``.
     """
+
+    acts_in_fit_only = True
 
     _place: tuple[Run, Module] | None = None
     """The fit that it is in."""
@@ -145,13 +148,14 @@ class BaseFinetuning(Callback):
         if self._place is None:
             return {}
         trainer, module = self._place
-        names = {id(one): name for name, one in module.named_parameters()}
+        named = plain_names(module)
+        names = {id(one): name for name, one in named.items()}
         return {
             "param_groups": [
                 [[names.get(id(one)) for one in group["params"]] for group in optimizer.param_groups]
                 for optimizer in trainer.optimizers
             ],
-            "trainable": {name: one.requires_grad for name, one in module.named_parameters()},
+            "trainable": {name: one.requires_grad for name, one in named.items()},
             "tracking": {
                 name: part.track_running_stats
                 for name, part in module.named_modules()
@@ -164,7 +168,7 @@ class BaseFinetuning(Callback):
         if self._place is None or "param_groups" not in state_dict:
             return
         trainer, module = self._place
-        named = dict(module.named_parameters())
+        named = plain_names(module)
         for optimizer, groups in zip(trainer.optimizers, state_dict["param_groups"], strict=False):
             before = rates(optimizer)
             for number, names in enumerate(groups):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
 
+from drivetrain.base.errors import ModuleError
 from drivetrain.events import unused
 from drivetrain.modules import Module, Run
 
@@ -20,6 +23,39 @@ class Callback:
     """Whether it comes after the module and all other callbacks: for those that save what is there."""
     decides: ClassVar[bool] = False
     """Whether it comes after the module, right before those that save: it acts on what all have logged."""
+
+    acts_in_fit_only: ClassVar[bool] = False
+    """Whether its state is nothing to an evaluation, which then leaves that of its checkpoint alone."""
+    _logs_into: weakref.ref[Module] | None = None
+    """The module of the run that goes on; a copy of the callback does not copy it."""
+
+    def log(self, name: str, value: Any, *args: Any, **kwargs: Any) -> None:
+        """Note a value, as the module's `log` does, with its arguments.
+
+        Raises:
+            ModuleError [module.log-outside]: no run is going on.
+        """
+        self._logging("log").log(name, value, *args, **kwargs)
+
+    def log_dict(self, dictionary: Mapping[str, Any], *args: Any, **kwargs: Any) -> None:
+        """Note several values with the same options, as the module's `log_dict` does.
+
+        Raises:
+            ModuleError [module.log-outside]: no run is going on.
+        """
+        self._logging("log_dict").log_dict(dictionary, *args, **kwargs)
+
+    def _logging(self, method: str) -> Module:
+        module = None if self._logs_into is None else self._logs_into()
+        if module is not None:
+            return module
+        raise ModuleError(
+            "module.log-outside",
+            f"self.{method} of {type(self).__name__} outside of a run",
+            values={"callback": type(self).__qualname__},
+            because="what a callback logs is one of the run's values, under the module's options",
+            hint="log in a hook between on_fit_start and on_fit_end, or in those of an evaluation",
+        )
 
     @property
     def state_key(self) -> str:

@@ -99,4 +99,4 @@ class DeviceStatsMonitor(Callback):
     def _write(self, trainer: Run, hook: str, found: dict[str, float]) -> None:
         named = {f"{type(self).__name__}.{hook}/{name}": value for name, value in found.items()}
         for logger in trainer.loggers if named else ():
-            logger.log_metrics(named, trainer.global_step)
+            logger.log_metrics(named, trainer.logging_step)

@@ -90,6 +90,7 @@ class EarlyStopping(Callback):
         self.stopping_reason_message: str | None = None
         self._current: float | None = None
         self._checked_step = self._seen_step = -1
+        self._checked_epoch = 0
         self._is_fitting = False
 
     @property
@@ -110,6 +111,7 @@ class EarlyStopping(Callback):
             "best_score": self.best_score,
             "current": self._current,
             "checked_step": self._checked_step,
+            "checked_epoch": self._checked_epoch,
             "seen_step": self._watch.step,
         }
 
@@ -120,12 +122,15 @@ class EarlyStopping(Callback):
         """
         if "patience" in state_dict:
             state_dict = {"current": None, "checked_step": -1, "seen_step": -1, **state_dict}
-        model = {"wait_count": 0, "stopped_epoch": 0, "best_score": 0.0, "checked_step": 0, "seen_step": 0}
+        state_dict = {"checked_epoch": state_dict.get("stopped_epoch"), **state_dict}  # older files have none
+        counters = ("wait_count", "stopped_epoch", "checked_step", "checked_epoch", "seen_step")
+        model = {**dict.fromkeys(counters, 0), "best_score": 0.0}
         Entry(state_dict, "", f"callbacks.{self.state_key}").check_like({**model, "current": None})
         self.wait_count, self.stopped_epoch = state_dict["wait_count"], state_dict["stopped_epoch"]
         current = state_dict["current"]
         self.best_score, self._current = state_dict["best_score"], None if current is None else float(current)
         self._checked_step, self._seen_step = state_dict["checked_step"], state_dict["seen_step"]
+        self._checked_epoch = state_dict["checked_epoch"]
 
     def setup(self, trainer: Run, module: Module, stage: str) -> None:
         """A fit begins anew, unless a checkpoint says what was seen."""
@@ -170,6 +175,7 @@ class EarlyStopping(Callback):
         if not is_current or self._checked_step == trainer.global_step:
             return
         self._checked_step, self._current = trainer.global_step, value
+        self._checked_epoch = trainer.current_epoch
         self._count(trainer, value)
         self._stop_if(trainer, *self._judge(value))
 
@@ -211,7 +217,7 @@ class EarlyStopping(Callback):
         if reason is EarlyStoppingReason.NOT_STOPPED:
             return
         self.stopping_reason, self.stopping_reason_message = reason, message
-        self.stopped_epoch = trainer.current_epoch
+        self.stopped_epoch = self._checked_epoch
         trainer.should_stop = True
         self._say(trainer, f"{message}: stopping")
 

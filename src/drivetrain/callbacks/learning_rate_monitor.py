@@ -83,7 +83,7 @@ class LearningRateMonitor(Callback):
     def on_train_epoch_start(self, trainer: Run, module: Module) -> None:
         """Write what the epoch starts with."""
         if self.logging_interval != "step":
-            self._write(trainer, trainer.global_step, self._read(trainer, "epoch"))
+            self._write(trainer, trainer.coming_logging_step, self._read(trainer, "epoch"))
 
     def on_train_batch_start(self, trainer: Run, module: Module, batch: Any, batch_idx: int) -> None:
         """Note what a step that will be logged is taken with: schedulers move before it is."""
@@ -95,9 +95,9 @@ class LearningRateMonitor(Callback):
     ) -> None:
         """Write it in the row of the step, once the step was taken."""
         number, found = self._coming
-        if found and number == trainer.global_step and trainer.is_logging_step:
+        if found and trainer.global_step >= number and trainer.is_logging_step:
             self._coming = (0, {})
-            self._write(trainer, number, found)
+            self._write(trainer, trainer.logging_step, found)
 
     def _read(self, trainer: Run, interval: str) -> dict[str, float]:
         wanted = (interval, None) if self.logging_interval is None else (None, "step", "epoch")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from typing import Any, final
@@ -41,7 +42,7 @@ class LineProgress(ProgressBar):
         self._next = now + self._period_s
         if self.is_enabled:
             total = trainer.num_training_batches
-            of = f"/{total}" if total else ""
+            of = f"/{total}" if total and total != math.inf else ""
             rate = (trainer.global_step - self._first_step) / max(now - self._started, 1e-9)
             place = f"epoch {trainer.current_epoch}  batch {batch_idx + 1}{of}  step {trainer.global_step}"
             _say(f"{place}  {rate:.1f} steps/s{values_text(trainer)}")

@@ -13,4 +13,4 @@ def may_be_logged(trainer: Run) -> bool:
     every = trainer.log_every_n_steps
     if not isinstance(every, int):
         return True
-    return every > 0 and (trainer.global_step + 1) % every == 0
+    return every > 0 and (trainer.coming_logging_step + 1) % every == 0

@@ -51,7 +51,7 @@ class OnExceptionCheckpoint(Checkpoint):
     def on_exception(self, trainer: Run, module: Module, exception: BaseException) -> None:
         """Save what can be saved."""
         was_fitting, self._is_fitting = self._is_fitting, False
-        if was_fitting:
+        if was_fitting and not trainer.fast_dev_run:
             rescue(trainer, self.ckpt_path, exception)
 
 

@@ -83,6 +83,15 @@ def settle(places: list[Place]) -> None:
                 prune.remove(place.module, place.name)  # type: ignore[no-untyped-call]  # torch's own
 
 
+def plain_names(module: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
+    """Return a module's parameters, pruned ones under the names that they have without masks."""
+    pruned = {id(place.parameter) for place in pruned_places(module)}
+    return {
+        name.removesuffix("_orig") if id(one) in pruned else name: one
+        for name, one in module.named_parameters()
+    }
+
+
 def plain_state(state: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Return a state_dict with pruned parameters under their own names, with zeros for masks."""
     known, found = set(names), {}

@@ -38,6 +38,8 @@ class SpikeDetection(Callback):
         ModuleError [callback.bad-argument]: an argument has a value that it cannot have.
     """
 
+    acts_in_fit_only = True
+
     def __init__(
         self,
         mode: str = "min",

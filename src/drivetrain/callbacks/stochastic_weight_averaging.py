@@ -41,6 +41,8 @@ class StochasticWeightAveraging(Callback):
         Izmailov et al. 2018; torch.optim.swa_utils.
     """
 
+    acts_in_fit_only = True
+
     def __init__(
         self,
         swa_lrs: float | Sequence[float],

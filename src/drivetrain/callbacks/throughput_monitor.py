@@ -43,6 +43,8 @@ class ThroughputMonitor(Callback):
         ModuleError [callback.no-logger]: the run has no logger.
     """
 
+    acts_in_fit_only = True
+
     def __init__(
         self,
         batch_size_fn: Callable[[Any], int],
@@ -168,7 +170,7 @@ class ThroughputMonitor(Callback):
             found |= {name: rate for name, rate in zip(_RATES, everybody, strict=True) if rate}
         named = {f"{_LOOPS[loop]}{self._separator}{name}": float(value) for name, value in found.items()}
         for logger in trainer.loggers if named else ():
-            logger.log_metrics(named, trainer.global_step)
+            logger.log_metrics(named, trainer.logging_step)
 
 
 class _Count:

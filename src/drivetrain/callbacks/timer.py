@@ -36,6 +36,8 @@ class Timer(Callback):
         ModuleError [callback.bad-argument]: an argument has a value that it cannot have.
     """
 
+    acts_in_fit_only = True
+
     def __init__(
         self,
         duration: str | timedelta | Mapping[str, float] | Quantity | None = None,

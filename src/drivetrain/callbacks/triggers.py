@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import final
@@ -79,7 +80,7 @@ class Triggers:
 
     def _passes_part(self, trainer: Run, batch_idx: int) -> bool:
         total = trainer.num_training_batches
-        if total is None:
+        if total is None or total == math.inf:
             name, part = next(pair for pair in self._named.items() if pair[1].exact in self._parts)
             raise bad_argument(
                 self._owner,

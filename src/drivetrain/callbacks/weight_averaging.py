@@ -35,6 +35,8 @@ class WeightAveraging(Callback):
         ModuleError [callback.bad-argument]: an argument has a value that it cannot have.
     """
 
+    acts_in_fit_only = True
+
     def __init__(
         self, device: torch.device | str | int | None = None, use_buffers: bool = True, **kwargs: Any
     ) -> None:

@@ -1,8 +1,7 @@
-"""What a checkpoint holds, entry by entry, and whether all of its bytes are what was written."""
+"""What a checkpoint holds, entry by entry."""
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +9,6 @@ from typing import Any
 import torch
 
 from drivetrain.base.text import kind_name, show
-from drivetrain.checkpoint_io.checkpoint_io import StrPath
-from drivetrain.checkpoint_io.opening import opened, torn
 
 _SHORT = 8
 """A list of more plain values than this is one row."""
@@ -82,21 +79,3 @@ def _is_finite(value: torch.Tensor) -> bool:
         return True
     # Some short formats can be widened, and nothing else.
     return bool(torch.isfinite(value if value.is_complex() else value.float()).all())
-
-
-def check_sums(path: StrPath) -> None:
-    """Compare every part of the file with the checksum that was written beside it.
-
-    To load a checkpoint does not do so: it costs time, and a disk or a copy that changes bytes is rare.
-
-    Raises:
-        CheckpointError [checkpoint.torn]: a part is not what was written.
-    """
-    with opened(path) as file:
-        try:
-            with zipfile.ZipFile(file) as archive:
-                broken = archive.testzip()
-        except zipfile.BadZipFile as error:
-            raise torn(str(path), str(error)) from error
-    if broken is not None:
-        raise torn(str(path), f"the part {broken} has another checksum than when it was written")

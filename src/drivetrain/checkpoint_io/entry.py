@@ -95,7 +95,8 @@ class Entry:
         """Compare kinds with those of another plain value: what a new object would save.
 
         A dict has at least the entries of the model; None in the model stands for anything; numbers and
-        tensors of one element are alike. ``may_lack``: None is as good as a value.
+        tensors of one element are alike. A list of as many items is compared item by item; one of others has
+        items like the model's first. ``may_lack``: None is as good as a value.
         """
         if model is None or (may_lack and self.value is None):
             return
@@ -107,8 +108,11 @@ class Entry:
             entries = self.each()
             if model and not entries:
                 raise self.damaged(f"{self.name} is empty")
-            for entry in entries:
-                entry.check_like(model[0] if model else None, may_lack=may_lack)
+            is_paired = len(model) == len(entries)
+            for entry, kept in zip(
+                entries, model if is_paired else [model[0] if model else None] * len(entries), strict=True
+            ):
+                entry.check_like(kept, may_lack=may_lack)
         else:
             self._check_leaf(model)
 

@@ -1,8 +1,9 @@
 """Look through a file before anything of it is made: what it asks for, and whether it has what it declares.
 
 torch's restricted unpickler runs no code, but believes what it is told: a storage of a size that the file
-does not have, a record that grows when it is unpacked, a call that asks for memory. So the archive's
-directory and the pickle in it are read here first, in time and memory that the file's own size bounds.
+does not have, a record that grows when it is unpacked, a call that asks for memory. Nor does it compare what
+it reads with the checksums that it wrote, so a bit that a disk has turned would train on. So the archive is
+read here first, in time and memory that the file's own size bounds.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ import io
 import math
 import pickle
 import struct
+import zlib
 from collections.abc import Callable, Iterable
 from typing import IO, Any, ClassVar, NamedTuple, NoReturn, final
 
 import torch
+
+_CHUNK = 2**22
 
 
 class Unsafe(Exception):  # noqa: N818 - it tells what was asked for; who reads a file words the error
@@ -31,10 +35,12 @@ class Record(NamedTuple):
     name: str
     offset: int
     size: int
+    crc: int
+    """Checksum of its bytes; 0 where torch was told to compute none."""
 
 
 def scan(file: IO[bytes], also: Iterable[str] = ()) -> set[str]:
-    """Read the directory and the pickle; return if torch may read the file.
+    """Read the directory, the pickle and every part's checksum; return if torch may read the file.
 
     ``also`` may be asked for too; what of it was, is returned.
 
@@ -61,6 +67,8 @@ def scan(file: IO[bytes], also: Iterable[str] = ()) -> set[str]:
         raise
     except Exception as error:
         raise Torn(f"its pickle cannot be read: {type(error).__name__}: {error}") from error
+    for record in sorted(records.values(), key=lambda one: one.offset):
+        _check_sum(file, record)
     return reader.asked
 
 
@@ -81,7 +89,7 @@ def read_directory(file: IO[bytes], size: int) -> list[Record]:
         if header[:4] != b"PK\x01\x02" or len(header) < 46:  # noqa: PLR2004 - the format's own number
             raise Torn("its directory is cut off")
         flags, method = struct.unpack_from("<HH", header, 8)
-        packed, whole, *lengths = struct.unpack_from("<IIHHH", header, 20)
+        crc, packed, whole, *lengths = struct.unpack_from("<IIIHHH", header, 16)
         (offset,) = struct.unpack_from("<I", header, 42)
         name_end = place + 46 + lengths[0]
         name = directory[place + 46 : name_end].decode("latin-1")
@@ -92,7 +100,7 @@ def read_directory(file: IO[bytes], size: int) -> list[Record]:
             raise Torn(
                 f"its part {name!r} is compressed, from {packed} to {whole} bytes; torch.save never does it"
             )
-        records.append(Record(name, offset, whole))
+        records.append(Record(name, offset, whole, crc))
     ends = [*(record.offset for record in sorted(records, key=lambda one: one.offset)), start]
     for record, end in zip(sorted(records, key=lambda one: one.offset), ends[1:], strict=True):
         if record.offset + 30 + len(record.name) + record.size > end:
@@ -137,12 +145,31 @@ def _wide(extra: bytes, values: list[int]) -> list[int]:
 
 
 def _content(file: IO[bytes], record: Record) -> bytes:
+    _seek(file, record)
+    return file.read(record.size)
+
+
+def _seek(file: IO[bytes], record: Record) -> None:
+    """Go to the first byte of a record's content."""
     file.seek(record.offset)
     header = file.read(30)
     if len(header) < 30 or header[:4] != b"PK\x03\x04":  # noqa: PLR2004 - the format's own number
-        raise Torn("its pickle is not where its directory says")
+        raise Torn(f"its part {record.name!r} is not where its directory says")
     file.seek(record.offset + 30 + sum(struct.unpack_from("<HH", header, 26)))
-    return file.read(record.size)
+
+
+def _check_sum(file: IO[bytes], record: Record) -> None:
+    if not record.crc:
+        return
+    _seek(file, record)
+    found, left = 0, record.size
+    while left:
+        chunk = file.read(min(left, _CHUNK))
+        if not chunk:
+            break
+        found, left = zlib.crc32(chunk, found), left - len(chunk)
+    if left or found != record.crc:
+        raise Torn(f"its part {record.name!r} has another checksum than when it was written")
 
 
 def _said_safe() -> set[str]:

@@ -53,6 +53,7 @@ _BY_CODE: dict[str, type[Exception]] = {
     "engine.not-launched": RuntimeError,
     "module.hook-arguments": TypeError,
     "module.hook-name": NotImplementedError,
+    "module.log-value": ValueError,
     "module.no-trainer": RuntimeError,
     "module.step-arguments": TypeError,
     "strategy.unused-parameters": RuntimeError,

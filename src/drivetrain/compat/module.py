@@ -152,6 +152,10 @@ class LightningModule(Module):
         """Compute gradients; the loss is divided by the accumulation window already."""
         loss.backward(*args, **kwargs)  # type: ignore[no-untyped-call]  # torch's own
 
+    def on_validation_model_zero_grad(self) -> None:
+        """Before a validation within the fit, unless a window of accumulation is open: gradients go."""
+        self.zero_grad()
+
     @unused
     def optimizer_step(
         self,

@@ -156,7 +156,7 @@ def grad_norm(module: torch.nn.Module, norm_type: float | str, group_separator: 
         message = f"norm_type is {norm_type}, and a norm's order is above 0 or 'inf'"
         raise ValueError(message)
     norms = {
-        f"grad_{norm_type}_norm{group_separator}{name}": one.grad.detach().norm(order)
+        f"grad_{order}_norm{group_separator}{name}": one.grad.detach().norm(order)
         for name, one in module.named_parameters()
         if one.grad is not None
     }

@@ -122,13 +122,13 @@ class Trainer(Base):
         if self._log_every == 0:
             given["log_every_n_steps"] = _NEVER
         given.setdefault("seed", last_seed())
-        self.fast_dev_run = fast_dev_run
+        self._fast_dev_run = fast_dev_run
         self.barebones = barebones
         self._state = TrainerState()
         with _old_names_are_fine():
             super().__init__(**given, **more)
         self._counts_each = True
-        self._give = self._write
+        self._give, self._shown = self._write, self._outputs
 
     def fit(  # type: ignore[override]  # what users of it know: None, and more kinds of arguments
         self,
@@ -285,15 +285,40 @@ class Trainer(Base):
         """Give logged values to the loggers, at the number of steps before them."""
         context = self._context
         assert context is not None  # noqa: S101 - a run calls it
-        fits, progress = context.stage == "fit", context.progress
-        by_batch = fits and not context.module.automatic_optimization
-        taken = progress.seen if by_batch else progress.global_step
+        fits = context.stage == "fit"
         if is_step and (self._log_every == 0 or not (self.is_logging_step or self.should_stop)):
             return
         written = {"epoch": self.current_epoch, **values}
-        step = int(written.pop("step", max(taken - 1, 0) if fits else self._steps_before))
+        step = int(written.pop("step", self.logging_step if fits else self._steps_before))
         for logger in self.loggers:
             logger.log_metrics(written, step)
+
+    @property
+    def logging_step(self) -> int:
+        """The number of steps before the one that was taken last."""
+        return max(self.coming_logging_step - 1, 0)
+
+    @property
+    def coming_logging_step(self) -> int:
+        """Steps of the fit, as loggers count them: batches, in manual optimization."""
+        if self._fitted is None:
+            return 0
+        progress = self._fitted.progress
+        return progress.global_step if self._fitted.module.automatic_optimization else progress.seen
+
+    def _outputs(self, output: Any) -> dict[str, Any]:
+        """Return a training step's output as hooks know it there: a dict, its loss without a graph.
+
+        In automatic optimization the loss is one batch's part of the accumulation window.
+        """
+        if output is None:
+            return {}
+        found = dict(output) if isinstance(output, Mapping) else {"loss": output}
+        loss = found.get("loss")
+        if isinstance(loss, torch.Tensor):
+            is_shared = self._fitted is not None and self._fitted.module.automatic_optimization
+            found["loss"] = loss.detach() / (self.accumulate_grad_batches if is_shared else 1)
+        return found
 
     @property
     def _steps_before(self) -> int:
@@ -363,6 +388,11 @@ class Trainer(Base):
         return {"num_replicas": self.world_size, "rank": self.global_rank}
 
     @property
+    def fast_dev_run(self) -> int | bool:
+        """What the Trainer was told: how many batches a smoke run takes, or whether it is one."""
+        return self._fast_dev_run
+
+    @property
     def log_every_n_steps(self) -> int | Quantity:
         """How many steps lie between two logged ones; 0 where none is."""
         return 0 if self._log_every == 0 else super().log_every_n_steps
@@ -376,6 +406,15 @@ class Trainer(Base):
     def gradient_clip_algorithm(self) -> str | None:
         """How they are clipped, or None."""
         return None if self._settings.clipping.val is None else self._settings.clipping.algorithm
+
+    @property
+    def num_training_batches(self) -> int | float:  # type: ignore[override]  # inf is what is known there
+        """Steps of an epoch on each rank; inf where the loader has no length, or none was read yet."""
+        found = super().num_training_batches
+        return math.inf if found is None else found
+
+    def _num_batches(self, kind: str) -> list[Any]:
+        return [math.inf if one is None else one for one in super()._num_batches(kind)]
 
     @property
     def overfit_batches(self) -> float:
@@ -442,10 +481,11 @@ _TAKEN = inspect.signature(Base).parameters
 def _add_summary(callbacks: list[Callback], given: dict[str, Any], wanted: bool | None) -> None:
     """Have the model summarized, by the Trainer itself or by the callback, where this release can."""
     given.pop("enable_model_summary", None)
-    if "enable_model_summary" in _TAKEN:
-        given["enable_model_summary"] = wanted is not False
-        return
     kind = getattr(drivetrain, "ModelSummary", None)
+    if "enable_model_summary" in _TAKEN:
+        if wanted is not False or not any(kind is not None and isinstance(one, kind) for one in callbacks):
+            given["enable_model_summary"] = wanted is not False  # there it is of the default one alone
+        return
     if kind is not None and wanted is not False and not any(isinstance(one, kind) for one in callbacks):
         callbacks.append(kind())
 

@@ -20,7 +20,7 @@
 
 from drivetrain.data.combined import CombinedFeed, CombinedLoader, holds_loaders, is_loader
 from drivetrain.data.feed import Feed, Part, Share, Slice
-from drivetrain.data.limits import check_limit
+from drivetrain.data.limits import check_limit, part_of
 from drivetrain.data.make import make_feed
 from drivetrain.data.measured import counted
 from drivetrain.data.own import OwnFeed
@@ -40,5 +40,6 @@ __all__ = [
     "is_loader",
     "make_feed",
     "mix",
+    "part_of",
     "seeded",
 ]

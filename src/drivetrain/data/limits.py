@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from drivetrain.base.errors import DataError, TrainerError
 
 
@@ -24,6 +26,11 @@ def check_limit(name: str, limit: object) -> int | float:
     )
 
 
+def part_of(total: int, part: float) -> int:
+    """Return a part of a number of batches, rounded down: 0.29 of 100 is 29, as it is written."""
+    return int(total * Fraction(str(part)))
+
+
 def limited(name: str, limit: float, total: int | None, world_size: int) -> int | None:
     """Return how many batches of the whole stream are used; None for all of an unknown number.
 
@@ -38,13 +45,13 @@ def limited(name: str, limit: float, total: int | None, world_size: int) -> int 
         return 0
     if total is None:
         message, because = f"{name}={limit} of a loader without a length", "a fraction needs a whole"
-    elif int(total * limit) == 0:
+    elif part_of(total, limit) == 0:
         message, because = (
             f"{name}={limit} of {total} batches is none",
             "a limit above 0 keeps at least one batch",
         )
     else:
-        return int(total * limit)
+        return part_of(total, limit)
     raise DataError(
         "data.limit",
         message,

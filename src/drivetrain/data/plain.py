@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import sys
 import time
@@ -27,7 +28,10 @@ class PlainFeed(Part):
         self, source: Iterable[Any], name: str, limit: tuple[str, float], seed: int, place: Slice
     ) -> None:
         self._source, self._name, self._seed, self._place = source, name, seed, place
-        self._restored: Any = None
+        self._restored: Mapping[str, Any] | None = None
+        self._is_begun = False
+        self._dataset = source.dataset if isinstance(source, DataLoader) else None
+        self._dataset_before: Any = None
         try:
             total: int | None = len(source)  # type: ignore[arg-type]  # what has no length says so
         except (TypeError, NotImplementedError):
@@ -45,38 +49,51 @@ class PlainFeed(Part):
                 because="every epoch reads the loader from its beginning",
                 hint="pass a list, a DataLoader, or an object whose __iter__ starts anew",
             )
+        if not deal and stop is not None and start >= stop:
+            return iter(())  # to ask a loader that has come to its end for more would begin its next epoch
         if self.length is None or (stop is not None and stop <= self.length):
-            at = start if self._restore(deal=deal) else 0
+            at = start if not deal and self._begin() else 0
             stream = self._to_length(self._batches(epoch, deal=deal, first=at), stop, at)
             _pass_over(stream, start - at, self._name, is_told=self._place.rank == 0)
         else:
-            self._restored = (
-                None  # where it stands does not say how often it was begun anew: it is read again
-            )
+            if not deal:
+                # Where it stands does not say how often it was begun anew: it is read again.
+                self._restored, self._is_begun = None, True
             stream = repeated(lambda cycle: self._batches(again(epoch, cycle), deal=deal), start, stop)
         if deal:
             return dealt(stream, batch_size, self._place)
         return share_out(stream, batch_size, self._place, start)
 
-    def state_dict(self, *, is_read: bool) -> dict[str, Any]:  # noqa: ARG002 - it is where it is
-        """Return where the source is, if it can tell, as torchdata's StatefulDataLoader can."""
-        states = [self._restored] if self._restored is not None else states_of([self._source])
-        return {"source": states} if states[0] is not None else {}
+    def state_dict(self, *, is_read: bool) -> dict[str, Any]:
+        """Return where the source is, if it can tell, as torchdata's StatefulDataLoader can.
+
+        Of another loader, what its dataset tells: as it was when the epoch began, since that is read again.
+        """
+        if self._restored is not None:
+            return dict(self._restored)
+        if not self._is_begun:
+            return {}  # to ask a loader that was not begun may begin it
+        sources = states_of([self._source])
+        if sources[0] is not None:
+            return {"source": sources}
+        found = states_of([self._dataset])[0] if is_read else self._dataset_before
+        return {} if found is None else {"dataset": [found]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Keep it until the next batches are asked for."""
-        self._restored = state["source"][0] if state else None
+        self._restored = state or None
 
     def close(self) -> None:
         """Do nothing: the source is the user's."""
 
-    def _restore(self, *, deal: bool) -> bool:
-        """Bring a source that knows where it is to where it was; nothing has to be read again then."""
-        if deal or self._restored is None:
-            return False
-        load_states([self._source], [self._restored])
-        self._restored = None
-        return True
+    def _begin(self) -> bool:
+        """Bring source and dataset to where they were; return whether nothing has to be read again then."""
+        restored, self._restored = self._restored or {}, None
+        self._is_begun = True
+        load_states([self._source], restored.get("source", []))
+        load_states([self._dataset], restored.get("dataset", []))
+        self._dataset_before = copy.deepcopy(states_of([self._dataset])[0])
+        return bool(restored.get("source"))
 
     def _to_length(self, stream: Iterator[Any], stop: int | None, at: int) -> Iterator[Any]:
         for number, batch in enumerate(itertools.islice(stream, None if stop is None else stop - at), at + 1):

@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 
 import torch
 
-from drivetrain.base.errors import EngineError
+from drivetrain.base.errors import CollectiveError, EngineError
 from drivetrain.base.origin import AUTO, OFF, ONE
-from drivetrain.base.tree import map_leaves
+from drivetrain.base.tree import leaves, map_leaves
 from drivetrain.build import build_launcher, build_strategy, check, ranks_here
 from drivetrain.checkpoint_io.entry import Entry
+from drivetrain.collectives.alike import check_alike
 from drivetrain.collectives.place import Place
 from drivetrain.data import Slice, counted, make_feed
 from drivetrain.data.seeds import seed_everything
@@ -295,12 +296,17 @@ class Engine:
     def backward(self, loss: torch.Tensor, *, weight: float | None = None, **options: Any) -> None:
         """Compute gradients, of the mean of all ranks' losses; ``16-mixed`` scales them until a step.
 
-        ``weight`` is what this rank's loss counts; by default that of the loader that is being read, if it is
-        only one: 1, but in a last step that does not come out even. ``options`` go to Tensor.backward.
+        ``weight`` is what this rank's loss counts; by default that of the loader that is being read: 1, but
+        in a last step that does not come out even. ``options`` go to Tensor.backward.
+
+        Raises:
+            EngineError [engine.weights]: several loaders are being read, and their batches count differently.
         """
         if weight is None:
-            reading = [loader for loader in self._loaders if loader.is_reading]
-            weight = reading[0].weight if len(reading) == 1 else 1.0
+            weights = {loader.weight for loader in self._loaders if loader.is_reading} or {1.0}
+            if len(weights) > 1:
+                raise _which_weight(sorted(weights))
+            weight = weights.pop()
         loss = loss if weight == 1.0 else loss * weight
         self._settle()
         scaled: Any = self.strategy.precision.scale_loss(loss)
@@ -386,22 +392,39 @@ class Engine:
             data: tensors of any one shape, the same on each rank; numbers become tensors.
             returns: [world_size, *shape].
         Collectives:
-            one all_gather a tensor; every rank must call.
+            one all_gather a tensor, and an all_reduce of 16 bytes; every rank must call.
+        Raises:
+            CollectiveError [collectives.shapes]: the ranks' tensors differ in number, shape or type.
         """
-        gather = self.strategy.collectives.all_gather
-        return map_leaves(data, lambda leaf: torch.stack(gather(self._tensor(leaf))))
+        tensors = map_leaves(data, self._tensor)
+        found = [leaf for _, leaf in leaves(tensors) if isinstance(leaf, torch.Tensor)]
+        check_alike(found, self.strategy.collectives, self.device)
+        return map_leaves(tensors, lambda leaf: torch.stack(self.strategy.collectives.all_gather(leaf)))
 
     def all_reduce(self, data: Any, reduce_op: str = "mean") -> Any:
         """Return the combination of every rank's tensors: ``mean``, ``sum``, ``min`` or ``max``.
 
         Collectives:
-            one all_reduce a tensor; every rank must call.
+            one all_reduce a tensor, and one of 16 bytes; every rank must call.
+        Raises:
+            CollectiveError [collectives.shapes]: the ranks' tensors differ in number, shape or type.
         """
-        reduce = self.strategy.collectives.all_reduce
-        return map_leaves(data, lambda leaf: reduce(self._tensor(leaf).clone(), reduce_op))  # type: ignore[arg-type]  # all_reduce checks the name of the operation
+        collectives, tensors = self.strategy.collectives, map_leaves(data, self._tensor)
+        found = [leaf for _, leaf in leaves(tensors) if isinstance(leaf, torch.Tensor)]
+        check_alike(found, collectives, self.device, "all_reduce")
+        return map_leaves(tensors, lambda leaf: collectives.all_reduce(leaf.clone(), reduce_op))  # type: ignore[arg-type]  # all_reduce checks the name of the operation
 
     def _tensor(self, leaf: Any) -> torch.Tensor:
-        return torch.as_tensor(leaf, device=self.device).detach()
+        try:
+            return torch.as_tensor(leaf, device=self.device).detach()
+        except (TypeError, ValueError, RuntimeError):
+            raise CollectiveError(
+                "collectives.shapes",
+                f"ranks cannot put a {type(leaf).__name__} together",
+                values={"value": leaf},
+                because="what is gathered and reduced are tensors and numbers",
+                hint="send objects: engine.strategy.collectives.all_gather_object(value)",
+            ) from None
 
     @contextmanager
     def rank_zero_first(self, local: bool = False) -> Iterator[None]:
@@ -494,6 +517,17 @@ def _as_list(given: Any) -> list[Any]:
     if given is None:
         return []
     return list(given) if isinstance(given, Iterable) and isinstance(given, Sequence) else [given]
+
+
+def _which_weight(weights: Sequence[float]) -> EngineError:
+    return EngineError(
+        "engine.weights",
+        "backward of a step whose loaders have batches that count differently",
+        values={"weights": list(weights)},
+        because="a last step does not come out even over the ranks, and nobody has said whose samples the "
+        "loss is a mean over",
+        hint="pass weight=loader.weight of the loader that the loss belongs to, or a backward for each",
+    )
 
 
 def _same(batch: Any) -> Any:

@@ -13,6 +13,7 @@ from drivetrain.data import Feed
 class EngineLoader:
     """Iterate it once an epoch: ``for batch in loader``; every time is the next epoch, in another order.
 
+    So it is after an epoch that was left before its end; one that `load_state_dict` brought back goes on.
     In training, all ranks take equally many steps. When the batches do not come out even, the last step has
     ranks without a batch of their own: they get one whose ``weight`` is 0, and `Engine.backward` multiplies
     the loss with the weight, so that the gradient is that of the mean over the step's samples. With
@@ -21,17 +22,20 @@ class EngineLoader:
 
     def __init__(self, feed: Feed, move: Callable[[Any], Any], world_size: int, *, evaluation: bool) -> None:
         self._feed, self._move, self._world_size, self._evaluation = feed, move, world_size, evaluation
-        self._epoch, self._consumed = 0, 0
+        self._epoch, self._consumed, self._resumes = 0, 0, False
         self.weight = 1.0
         """What the loss of the batch that was given last counts; 1 outside of an epoch."""
         self.is_reading = False
-        """Whether an epoch is going on."""
+        """Whether an epoch of training is going on."""
 
     def __iter__(self) -> Iterator[Any]:
+        if self._consumed and not self._resumes:  # the last iteration was left before its end
+            self._epoch, self._consumed = self._epoch + 1, 0
+        self._resumes = False
         read = (
             self._feed.evaluation() if self._evaluation else self._feed.training(self._epoch, self._consumed)
         )
-        self.is_reading = True
+        self.is_reading = not self._evaluation
         try:
             for batch, share in read:
                 self.weight, self._consumed = share.weight, share.consumed
@@ -49,7 +53,7 @@ class EngineLoader:
 
     def set_epoch(self, epoch: int) -> None:
         """Say which epoch comes next; without it they are counted."""
-        self._epoch, self._consumed = epoch, 0
+        self._epoch, self._consumed, self._resumes = epoch, 0, False
 
     def state_dict(self) -> dict[str, Any]:
         """Return where it stands: right after the batch that was given last."""
@@ -59,6 +63,7 @@ class EngineLoader:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Stand where `state_dict` was taken: the next iteration goes on there, on any number of ranks."""
         self._epoch, self._consumed = int(state["epoch"]), int(state["consumed"])
+        self._resumes = True
         self._feed.load_state_dict(state.get("data", {}))
 
     def close(self) -> None:

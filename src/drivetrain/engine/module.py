@@ -33,15 +33,20 @@ class EngineModule(torch.nn.Module):
         return called(*arguments, **named)
 
     def forward(self, *arguments: Any, **named: Any) -> Any:
-        """Run the module's forward, in the precision's format and prepared for backward."""
+        """Run the module's forward, in the precision's format and prepared for backward.
+
+        With mixed precision what it returns is float32 again: a loss that is computed of it is not rounded.
+        """
         return self._through("forward", arguments, named)
 
     def _through(self, method: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         arguments, named = self._strategy.precision.convert_input((arguments, named))
         if torch.is_grad_enabled():
             self._has_run = True
-            return self._strategy.training_step(method, arguments, named)
-        return self._strategy.evaluation_step(self._run, method, arguments, named)
+            output = self._strategy.training_step(method, arguments, named)
+        else:
+            output = self._strategy.evaluation_step(self._run, method, arguments, named)
+        return self._strategy.precision.convert_output(output)
 
     def after_backward(self) -> None:
         """Combine gradients, where that is not done within backward, of a module that was run for it.

@@ -38,6 +38,10 @@ class Dispatcher:
         early, last = self._calls[name]
         return early + last
 
+    def turns(self, name: str) -> tuple[Calls, Calls]:
+        """Return what the hook calls, in two turns: the callbacks that come last have their own."""
+        return self._calls[name]
+
     def early(self, name: str, *arguments: object) -> None:
         """Call the callbacks that are not last, and the module."""
         for call in self._calls[name][0]:

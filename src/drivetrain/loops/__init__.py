@@ -9,7 +9,12 @@
     prediction.py    PredictionLoop: every batch's output, in order
     optimization.py  what configure_optimizers returned; schedulers
     output.py        what training_step returned
+    trainable.py     whether a module can be trained as told
+    interval.py      when a fit validates and logs, in any unit
     results.py       logged values               slots.py  one logged value
+    ways.py          how a name is logged, and where that differs
+    refusal.py       the errors of a fit's loops
     progress.py      Progress: where a fit stands
     checkpoint.py    a run as a checkpoint, and back
+    meters.py        torchmetrics objects in it  switches.py  what is frozen, what is in eval mode
 """

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -17,10 +19,16 @@ from drivetrain.loops import pending
 from drivetrain.loops.context import Context
 from drivetrain.loops.kept import check_kept, load_optimizer, load_scheduler
 from drivetrain.loops.lightning import VERSION, state_of
+from drivetrain.loops.meters import meters_of, restore_meters
+from drivetrain.loops.results import TRAIN_EPOCH, TRAIN_STEP
 from drivetrain.loops.slots import merged
+from drivetrain.loops.switches import restore_switches, switches_of
 from drivetrain.modules import DataModule
 from drivetrain.modules.hyperparameters import split_plain
 from drivetrain.modules.module import load_weights
+
+_LOGGED = {"logged": TRAIN_STEP, "hooked": TRAIN_EPOCH}
+"""What an epoch logs in its steps and in its hooks, by entry."""
 
 
 def save(context: Context, path: str | os.PathLike[str], *, weights_only: bool, is_live: bool) -> None:
@@ -45,6 +53,9 @@ def save(context: Context, path: str | os.PathLike[str], *, weights_only: bool, 
         "torch_version": str(torch.__version__),
         "plan": context.run.plan.to_dict(),
     }
+    for name, holder in (("hparams_name", context.module), ("datamodule_hparams_name", context.datamodule)):
+        if holder is not None and holder._hparams_name is not None:  # noqa: SLF001 - its part of the file
+            checkpoint[name] = holder._hparams_name  # noqa: SLF001 - as above
     if not weights_only:
         checkpoint |= _training_state(context, is_live=is_live)
     context.events("on_save_checkpoint", checkpoint)
@@ -92,6 +103,15 @@ def _training_state(context: Context, *, is_live: bool) -> dict[str, Any]:
                 # Without every rank's gradients an open window cannot go on; its batches are lost.
                 "window": [window.state_dict() for window in context.windows if everybody],
                 "metrics": context.results.metrics_state(),
+                "names": context.results.names_state(),
+                "functions": {
+                    name: context.results.by_functions(phase, [one[name] for one in everybody])
+                    for name, phase in _LOGGED.items()
+                },
+                "hooked": [one["hooked"] for one in everybody],
+                "meters": [one["meters"] for one in everybody],
+                "switches": {"begun": context.begun_with, "now": switches_of(context.module, context.modes)},
+                "loaded": context.loaded,
                 "precision": strategy.precision.state_dict(),
             }
         },
@@ -108,17 +128,21 @@ def gather_ranks(context: Context) -> None:
         one gather; every rank must call.
     """
     strategy = context.strategy
-    rng = context.validation_rng or strategy.rng_state()
     mine = {
-        "rng": rng,
+        **(context.before_validation or passing(context)),
         "data": context.data_state(),
-        "logged": context.results.state_dict(),
+        **{name: context.results.state_dict(phase) for name, phase in _LOGGED.items()},
         "windows": pending.state(context),
     }
     if strategy.ranks.world_size == 1:
         context.of_ranks = [mine]
     else:
         context.of_ranks = strategy.collectives.gather_object(mine) or []
+
+
+def passing(context: Context) -> dict[str, Any]:
+    """Return what this rank has that a validation changes: it is run again, from the same."""
+    return {"rng": context.strategy.rng_state(), "meters": meters_of(context.module)}
 
 
 def keep_cut(context: Context) -> None:
@@ -140,6 +164,23 @@ def restore_weights(context: Context, checkpoint: Mapping[str, Any], path: objec
     load_weights(module, checkpoint, path, lambda state: context.strategy.load_model_state(module, state))
 
 
+def restore_states(context: Context, checkpoint: Mapping[str, Any], path: object) -> None:
+    """Give callbacks that act in evaluations what the checkpoint has of them; it may have nothing.
+
+    Those that save or decide are left as they are: what they know is of the fit that this trainer ran.
+    """
+    if not isinstance(checkpoint.get("callbacks"), Mapping):
+        return
+    kept = Entry(checkpoint, path)["callbacks"]
+    for callback in context.callbacks:
+        if callback.is_last or callback.decides or callback.acts_in_fit_only:
+            continue
+        state = state_of(callback, kept)
+        if state is not None:
+            with state.reading():
+                callback.load_state_dict(state.value)
+
+
 def _warn_of_average(path: object, what: str) -> None:
     text = (
         f"{path} was saved by a callback that averages weights, and this fit has none: {what}. Pass the "
@@ -155,12 +196,21 @@ def _is_average(state: object) -> bool:
     return isinstance(average, Mapping) and {"tensors", "count"} <= average.keys()
 
 
-def restore_training(context: Context, checkpoint: Mapping[str, Any], path: object) -> None:
-    """Take up everything but the random state, which is set last, right before the next batch.
+def restore_counters(
+    context: Context,
+    checkpoint: Mapping[str, Any],
+    path: object,
+    load: Callable[[], None],
+    reloads: Callable[[], bool],
+) -> None:
+    """Take up counters and the data module's state, and ``load`` the loaders as they were loaded.
+
+    The user is asked for loaders in the epoch in which the run had asked last, with the state that the data
+    module had then; it has the newest one afterwards. Where a new epoch begins that ``reloads``, he is asked
+    in that one.
 
     Raises:
         CheckpointError [checkpoint.no-training-state]: the file holds weights only, or is another library's.
-        CheckpointError [checkpoint.mismatch]: it has another number of optimizers or schedulers.
         CheckpointError [checkpoint.damaged]: an entry is missing, or is not what it should be.
     """
     loops = checkpoint.get("loops")
@@ -177,8 +227,38 @@ def restore_training(context: Context, checkpoint: Mapping[str, Any], path: obje
             because="fit(ckpt_path=...) goes on where a run stopped: optimizer, counters, random state",
             hint="load the weights only: Model.load_from_checkpoint(path), then fit without ckpt_path",
         )
-    top, strategy = Entry(checkpoint, path), context.strategy
+    top, progress, datamodule = Entry(checkpoint, path), context.progress, context.datamodule
     check_kept(top, counts_tokens=not is_unused(context.module.count_tokens))
+    fit = top["loops"]["fit"]
+    progress.load_state_dict(fit["progress"].mapping())
+    newest = {"epoch": progress.epoch, "datamodule": top["datamodule"].value}
+    is_new = fit["progress"]["is_done"].value and reloads()
+    loaded = newest if is_new else fit.mapping().get("loaded", {"epoch": 0, "datamodule": {}})
+    if datamodule is not None and loaded["datamodule"]:
+        # Of an earlier moment: it may be of what the loaders make, and the newest is taken up below.
+        with top["datamodule"].reading() if is_new else contextlib.suppress(Exception):
+            datamodule.load_state_dict(copy.deepcopy(loaded["datamodule"]))
+    now, progress.epoch = progress.epoch, loaded["epoch"]
+    try:
+        load()
+    finally:
+        progress.epoch = now
+    context.loaded = {**loaded}
+    if is_new:
+        return
+    if datamodule is not None and top["datamodule"].value:
+        with top["datamodule"].reading():
+            datamodule.load_state_dict(top["datamodule"].value)
+
+
+def restore_training(context: Context, checkpoint: Mapping[str, Any], path: object) -> None:
+    """Take up everything but what `restore_last` does.
+
+    Raises:
+        CheckpointError [checkpoint.mismatch]: it has another number of optimizers or schedulers.
+        CheckpointError [checkpoint.damaged]: an entry is missing, or is not what it should be.
+    """
+    top, strategy = Entry(checkpoint, path), context.strategy
     for name, have in (("optimizer_states", context.optimizers), ("lr_schedulers", context.schedulers)):
         if len(top[name].sequence()) != len(have):
             raise CheckpointError(
@@ -203,14 +283,10 @@ def restore_training(context: Context, checkpoint: Mapping[str, Any], path: obje
         load_optimizer(optimizer, entry, strategy.load_optimizer_state)
     _restore_schedulers(context, top)
     _restore_loop(context, top["loops"]["fit"])
-    if context.datamodule is not None and top["datamodule"].value:
-        with top["datamodule"].reading():
-            context.datamodule.load_state_dict(top["datamodule"].value)
 
 
 def _restore_loop(context: Context, fit: Entry) -> None:
     strategy = context.strategy
-    context.progress.load_state_dict(fit["progress"].mapping())
     kept = dict(fit["precision"].mapping())
     with fit["precision"].reading():
         strategy.precision.load_state_dict(kept)
@@ -243,11 +319,22 @@ def _restore_data(context: Context, of_ranks: list[Entry]) -> None:
 
 
 def _restore_logged(context: Context, fit: Mapping[str, Any]) -> None:
-    logged, ranks = fit["logged"], context.strategy.ranks
-    mine: dict[str, Any] = logged[ranks.rank] if len(logged) == ranks.world_size else {}
-    if len(logged) != ranks.world_size and ranks.is_zero and logged:
-        mine = _merged(logged)
-    context.results.load_state_dict(mine, dict(fit["metrics"]))
+    ranks, functions = context.strategy.ranks, fit.get("functions", {})
+    for name, phase in _LOGGED.items():
+        logged = fit.get(name, [])
+        mine: dict[str, Any] = logged[ranks.rank] if len(logged) == ranks.world_size else {}
+        if len(logged) != ranks.world_size and ranks.is_zero and logged:
+            mine = _merged(logged)
+        context.results.load_state_dict(mine, phase, functions.get(name, {}))
+    context.results.load_metrics(fit["metrics"], fit.get("names", {}))
+    left = restore_meters(context.module, fit.get("meters", []), ranks.rank, ranks.world_size)
+    if left and ranks.is_zero:
+        text = (
+            f"the epoch's values of {', '.join(left)} are those of rank 0 until the next reset: torchmetrics "
+            "has no reduction by which those of several ranks are one. Go on with as many ranks, or give the "
+            "metric's add_state a dist_reduce_fx"
+        )
+        warnings.warn(str(Notice("checkpoint.inexact", text)), DrivetrainWarning, stacklevel=2)
 
 
 def _merged(logged: list[dict[str, Any]]) -> dict[str, Any]:
@@ -256,8 +343,14 @@ def _merged(logged: list[dict[str, Any]]) -> dict[str, Any]:
     return {name: merged([one[name] for one in logged if name in one]) for name in names}
 
 
-def restore_rng(context: Context, checkpoint: Mapping[str, Any]) -> None:
-    """Set this rank's random state; on another world size a new rank keeps numbers of its own."""
+def restore_last(context: Context, checkpoint: Mapping[str, Any]) -> None:
+    """Set what hooks of a fit's start may change: the module's switches, and this rank's random state.
+
+    On another world size a new rank keeps numbers of its own.
+    """
+    kept = checkpoint["loops"]["fit"].get("switches")
+    if kept is not None:
+        restore_switches(context.module, kept, context.begun_with)
     states, ranks = checkpoint["rng"], context.strategy.ranks
     was_cut_off = not checkpoint["loops"]["fit"]["is_exact"] and VERSION not in checkpoint
     if ranks.is_zero and was_cut_off:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import traceback
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -39,7 +40,7 @@ class Context:
     """fit, validate, test or predict."""
     log_every_n_steps: int | Quantity
     inference_mode: bool
-    """Whether evaluation runs under torch.inference_mode; under torch.no_grad otherwise."""
+    """Whether verbs of evaluation run under torch.inference_mode; under torch.no_grad otherwise."""
     events: Dispatcher
     results: Results
     watch: Watch = field(default_factory=Watch)
@@ -52,6 +53,8 @@ class Context:
     """Gives the loggers what the module and data module were made with."""
     give: Callable[[Mapping[str, float], bool], None] | None = None
     """Gives logged values to the loggers in the run's own way, told whether they are a step's."""
+    shown: Callable[[Any], Any] | None = None
+    """Makes of a training step's output what on_train_batch_end is given; None gives it as it is."""
     counts_each: bool = False
     """In manual optimization: whether ``max_steps`` counts each optimizer's steps, and logging batches."""
     is_logging_step: bool = False
@@ -64,8 +67,14 @@ class Context:
     schedulers: list[Scheduled] = field(default_factory=list)
     windows: list[Window] = field(default_factory=list)
     """The accumulation windows, one for each set of optimizers that step together."""
-    validation_rng: dict[str, Any] | None = None
-    """This rank's random state before the validation that is going on."""
+    before_validation: dict[str, Any] | None = None
+    """What this rank had before the validation that is going on, and what that changes."""
+    modes: list[tuple[torch.nn.Module, bool]] | None = None
+    """Which parts of the module were in train mode before the evaluation that is going on."""
+    begun_with: dict[str, list[str]] = field(default_factory=dict)
+    """The module's switches as the fit found them."""
+    loaded: dict[str, Any] = field(default_factory=lambda: {"epoch": 0, "datamodule": {}})
+    """How things stood when the user was asked for the loaders that are read."""
     handles: list[Any] = field(default_factory=list)
     """Hooks on the user's objects, which are taken off when the run ends."""
     passed: tuple[Any, Any] = (None, None)
@@ -86,6 +95,8 @@ class Context:
     """Gives it back to them."""
     training_batches: Callable[[], Iterator[Any]] = lambda: iter(())
     """Reads this rank's training batches once more, on the device."""
+    share_step: Callable[[], None] = lambda: None
+    """Makes what the step that is being taken logged one value over all ranks; every rank must call."""
     of_ranks: list[dict[str, Any]] = field(default_factory=list)
     """What every rank has of its own, on rank 0, as it was last gathered."""
     in_step: bool = False
@@ -119,6 +130,12 @@ class Context:
             for logger in self.run.loggers:
                 logger.log_metrics({**found, "epoch": float(self.progress.epoch)}, self.progress.global_step)
 
+    def write_batch(self, values: Mapping[str, torch.Tensor], number: int) -> None:
+        """Give what a batch of an evaluation logged to the loggers, at the number of batches before it."""
+        found = {name: float(value) for name, value in values.items()}
+        for logger in self.run.loggers if found else ():
+            logger.log_metrics(found, number)
+
     def seen(self, thing: Module | DataModule, name: str) -> Callable[..., Any]:
         """Return a method of the module or data module, as it is watched."""
         kind = "Module" if isinstance(thing, Module) else "DataModule"
@@ -151,6 +168,19 @@ def check_objects(module: Module, callbacks: Sequence[Any], callback_base: type)
                 because="each callback's state has its own entry in a checkpoint",
                 hint="override state_key so that they differ",
             )
+
+
+@contextmanager
+def callbacks_log(context: Context) -> Iterator[None]:
+    """Let the callbacks log into the module of this run; afterwards into that around it, if any."""
+    before = [(callback, callback._logs_into) for callback in context.callbacks]  # noqa: SLF001 - its side
+    for callback, _ in before:
+        callback._logs_into = weakref.ref(context.module)  # noqa: SLF001 - as above
+    try:
+        yield
+    finally:
+        for callback, around in before:
+            callback._logs_into = around  # noqa: SLF001 - as above
 
 
 @contextmanager
@@ -242,18 +272,21 @@ def _prepare(context: Context) -> None:
 def evaluating(context: Context, kind: str) -> Iterator[None]:
     """Put the module into eval mode without gradients, and every part of it back as it was."""
     module = context.module
-    before = [(part, part.training) for part in module.modules()]
+    before = context.modes = [(part, part.training) for part in module.modules()]
     to_eval, to_train = (getattr(module, f"on_{kind}_model_{mode}") for mode in ("eval", "train"))
     if is_unused(to_eval):
         module.eval()
     else:
         to_eval()
     try:
-        with torch.inference_mode() if context.inference_mode else torch.no_grad():
+        # What a validation within a fit leaves on the module, training may use.
+        is_apart = context.inference_mode and context.stage != "fit"
+        with torch.inference_mode() if is_apart else torch.no_grad():
             yield
     finally:
         for part, mode in before:
             part.training = mode
+        context.modes = None
         if not is_unused(to_train):
             to_train()
 

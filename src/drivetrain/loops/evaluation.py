@@ -44,7 +44,7 @@ class EvaluationLoop:
         the last batch, before the hooks that may save.
 
         Collectives:
-            one reduction of what was logged; every rank must call.
+            one reduction of what the steps logged and one for each hook after them; every rank must call.
         """
         context, kind = self._context, self._kind
         results = context.results
@@ -61,26 +61,39 @@ class EvaluationLoop:
                 results.enter(phase)
                 suffix = f"/dataloader_idx_{number}" if len(self._feeds) > 1 else ""
                 context.in_batches = True
-                parts[phase] = Part(suffix, ran=self._one(feed, number, num_batches))
+                parts[phase] = Part(suffix, ran=self._one(feed, number, num_batches, suffix))
                 context.in_batches = False
             results.enter(whole)
+            # Its hooks may read the values, and the torchmetrics objects that they are from.
+            found = results.reduce_epoch(parts, keep=True)
             context.events(f"on_{kind}_epoch_end")
-            found = results.reduce_epoch({**parts, whole: Part()})
+            found |= results.reduce_epoch({whole: Part()})
+            results.forget(list(parts))
             if when_done is not None:
                 when_done()
-            context.events(f"on_{kind}_end")
+            context.events.early(f"on_{kind}_end")
             late = results.reduce_epoch({whole: Part()})
-        extra = {**found[whole], **late.get(whole, {})}
-        if context.phase != "sanity":
-            everything = {
-                name: value for values in (*found.values(), extra) for name, value in values.items()
-            }
-            context.write(lambda: results.for_loggers(everything))
+            extra = {**found[whole], **late.get(whole, {})}
+            # Before those that may save: a run that goes on from their checkpoint finds what was logged.
+            self._write([*found.values(), extra])
+            context.events.last(f"on_{kind}_end")
+            last = results.reduce_epoch({whole: Part()}).get(whole, {})
+            extra |= last
+            self._write([last])
+            results.leave()
         context.phase = before
         return [{**found[phase], **extra} for phase in parts]
 
-    def _one(self, feed: Feed, number: int, num_batches: int | None) -> bool:
+    def _write(self, found: list[dict[str, torch.Tensor]]) -> None:
+        everything = {name: value for values in found for name, value in values.items()}
+        if self._context.phase != "sanity" and everything:
+            self._context.write(lambda: self._context.results.for_loggers(everything))
+
+    def _one(self, feed: Feed, number: int, num_batches: int | None, suffix: str) -> bool:
         context, kind, step = self._context, self._kind, self._step
+        writes = bool(context.run.loggers) and context.strategy.ranks.is_zero and context.phase != "sanity"
+        evaluated, row = context.progress.evaluated, f"{kind}/{number}"
+        before = last = evaluated.get(row, 0)
         starts = context.events.calls(f"on_{kind}_batch_start")
         ends = context.events.calls(f"on_{kind}_batch_end")
         ran, move = False, mover(context, number)
@@ -95,6 +108,11 @@ class EvaluationLoop:
             output = step(moved, share.number, number)
             for call in ends:
                 call(output, moved, share.number, number)
+            last = before + share.number + 1
+            if writes:
+                context.write_batch(context.results.batch_values(suffix), last - 1)
+        if writes:
+            evaluated[row] = last
         if not ran and feed.num_batches is None and context.strategy.ranks.is_zero:
             raise nothing_read(kind, number)  # batch 0 is rank 0's; others may have none
         return ran

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias, final
 
 import torch
 
-from drivetrain.base.errors import DataError, ModuleError
 from drivetrain.base.quantity import Quantity
 from drivetrain.base.where import HERE
-from drivetrain.data import Feed, Share
+from drivetrain.data import Feed, Share, part_of
 from drivetrain.events import is_unused
 from drivetrain.loops import checkpoint as checkpoints
 from drivetrain.loops.context import Context
 from drivetrain.loops.evaluation import EvaluationLoop
-from drivetrain.loops.interval import Interval, LogInterval, no_part
+from drivetrain.loops.interval import Interval, LogInterval
+from drivetrain.loops.meters import metrics_unchanged
 from drivetrain.loops.optimization import read_optimizers, step_schedulers
 from drivetrain.loops.pulse import Pulse
+from drivetrain.loops.refusal import beyond, no_part, nothing_read
 from drivetrain.loops.results import TRAIN_EPOCH, TRAIN_STEP, Part
 from drivetrain.loops.settings import Settings
 from drivetrain.loops.signals import Signals
 from drivetrain.loops.skipping import Skipping, may_skip
-from drivetrain.loops.stepping import AutomaticStepper, ManualStepper, Stepper, which_optimizer
+from drivetrain.loops.stepping import AutomaticStepper, ManualStepper, Stepper, Take, which_optimizer
+from drivetrain.loops.switches import switches_of
 from drivetrain.loops.tokens import TokenCount
+from drivetrain.loops.trainable import check_module
 from drivetrain.loops.transfer import mover
-from drivetrain.modules.tokens import check_counts_tokens
 
 Loaded: TypeAlias = "tuple[Feed, EvaluationLoop | None]"
 """The training data, and the validation on its data where there is one."""
@@ -46,12 +49,14 @@ class FitLoop:
         self._bounds = settings.bounds
         self._results, self._strategy, self._progress = context.results, context.strategy, context.progress
         self._world_size = context.strategy.ranks.world_size
-        self._feed, self._validation = self._load()
-        self._is_stale = False
+        self._feed: Feed
+        self._validation: EvaluationLoop | None = None
+        self._is_stale = self._only_ends = False
+        self._read_epoch = -1
         context.reload, context.configure_optimizers = self._reload_when_due, self._configure
-        context.data_state = lambda: self._feed.state_dict(is_read=self._progress.is_trained)
+        context.data_state = self._data_state
         context.load_data_state = self._load_data_state
-        context.training_batches = self._once_more
+        context.training_batches, context.share_step = self._once_more, self._share_step
         self._pulse = Pulse(context.strategy.collectives, context.strategy.device)
         self._skipping = Skipping(context.strategy.collectives, context.strategy.device)
         self._tokens = TokenCount(context.module, context.strategy.collectives, context.strategy.device)
@@ -73,7 +78,33 @@ class FitLoop:
         """Train from the beginning, or from where the checkpoint stood."""
         context, progress = self._context, self._progress
         context.phase = "train"
+        if checkpoint is None:
+            self._read_loaders()
         self._setup(checkpoint, path)
+        with self._signals.noted():  # also while the sanity check runs: acted upon after the first step
+            self._start(checkpoint)
+            run_epoch = context.watch.call(self._epoch, "run_training_epoch")
+            is_over = self._is_over()
+            self._only_ends = is_over and checkpoint is not None and self._is_cut()
+            while not is_over or self._only_ends:
+                run_epoch()
+                if progress.is_done:
+                    progress.next_epoch()
+                    self._reload()
+                is_over, self._only_ends = self._is_over(), False
+            self._leave_late()
+        if self._settings.accumulation.spans_epochs and not (self.stopped_early or self.signal):
+            self._stepper.finish()
+        self._strategy.share_buffers(context.module)
+        self._results.leave()
+        context.events("on_train_end")
+        context.events("on_fit_end")
+        self._strategy.optimizers_to_device(context.optimizers, torch.device("cpu"))
+        checkpoints.gather_ranks(context)
+
+    def _start(self, checkpoint: Mapping[str, Any] | None) -> None:
+        """Call the hooks of a fit's start, and set what they may have changed in one that is resumed."""
+        context = self._context
         context.events("on_fit_start")
         if checkpoint is None:
             self._check_sanity()
@@ -81,32 +112,19 @@ class FitLoop:
         context.events("on_train_start")
         self._strategy.spread_rng()
         if checkpoint is not None:
-            checkpoints.restore_rng(context, checkpoint)
-        run_epoch = context.watch.call(self._epoch, "run_training_epoch")
-        with self._signals.noted():
-            while not self._is_over():
-                run_epoch()
-                if progress.is_done:
-                    progress.next_epoch()
-                    self._reload()
-            self._leave_late()
-        if self._settings.accumulation.spans_epochs and not (self.stopped_early or self.signal):
-            self._stepper.finish()
-        self._strategy.share_buffers(context.module)
-        context.events("on_train_end")
-        context.events("on_fit_end")
-        self._strategy.optimizers_to_device(context.optimizers, torch.device("cpu"))
-        checkpoints.gather_ranks(context)
+            checkpoints.restore_last(context, checkpoint)
 
     def _setup(self, checkpoint: Mapping[str, Any] | None, path: object) -> None:
         context, module = self._context, self._context.module
-        _check_module(module, self._settings)
+        check_module(module, self._settings)
         if not module.training:
             module.train()
+        context.begun_with = switches_of(module)
         one_backward = module.automatic_optimization and which_optimizer(module.training_step) is None
         self._strategy.setup(module, context.step("training_step"), one_backward=one_backward)
         if checkpoint is not None:
             checkpoints.restore_weights(context, checkpoint, path)
+            checkpoints.restore_counters(context, checkpoint, path, self._read_loaders, self._reloads)
         self._configure()
         if checkpoint is not None:
             checkpoints.restore_training(context, checkpoint, path)
@@ -161,29 +179,46 @@ class FitLoop:
             return True
         return self._stops()
 
+    def _is_cut(self) -> bool:
+        """Whether the run was killed after its last step, before the hooks of its last epoch's end."""
+        progress, max_epochs = self._progress, self._bounds.max_epochs
+        is_in_bounds = max_epochs < 0 or progress.epoch < max_epochs
+        return is_in_bounds and progress.steps > 0 and progress.closed_at != progress.seen
+
     def _stops(self) -> bool:
         """Whether somebody, on any rank, asked to stop and the bounds allow it."""
         progress, bounds = self._progress, self._bounds
-        wanted = bool(self._context.run.should_stop)
-        if self._world_size > 1:
-            word = torch.tensor([int(wanted)], device=self._strategy.device)
-            wanted = bool(self._strategy.collectives.all_reduce(word, "max").item())
+        wanted = self._anywhere(bool(self._context.run.should_stop))
         if not wanted or progress.epoch < bounds.min_epochs or progress.global_step < bounds.min_steps:
             return False
         self._context.run.should_stop = self.stopped_early = True
         return True
 
     def _reload(self) -> None:
-        every = self._settings.reload_every_n_epochs
-        if self._is_stale or (every and self._progress.epoch % every == 0):
+        if self._is_stale or self._reloads():
             self._is_stale = False
-            self._feed, self._validation = self._load()
+            self._read_loaders()
+
+    def _reloads(self) -> bool:
+        """Whether this epoch has loaders of its own."""
+        every = self._settings.reload_every_n_epochs
+        return bool(every) and self._progress.epoch % every == 0
+
+    def _read_loaders(self) -> None:
+        """Ask the user for the loaders, and note from what state of things, for a run that goes on."""
+        context = self._context
+        datamodule, is_first, state = context.datamodule, not hasattr(self, "_feed"), {}
+        # Before the first loaders it is as it was made, and may not be able to tell its state yet.
+        if datamodule is not None and not is_first and not is_unused(datamodule.state_dict):
+            state = copy.deepcopy(datamodule.state_dict())
+        context.loaded = {"epoch": self._progress.epoch, "datamodule": state}
+        self._feed, self._validation = self._load()
 
     def _reload_when_due(self) -> None:
         """Ask for the loaders again: at once, or after the epoch whose batches are being read."""
         self._is_stale = self._progress.batches > 0
         if not self._is_stale:
-            self._feed, self._validation = self._load()
+            self._read_loaders()
 
     def _epoch(self) -> None:
         context, progress, results = self._context, self._progress, self._results
@@ -191,9 +226,10 @@ class FitLoop:
         if not progress.is_started:
             results.enter(TRAIN_EPOCH)
             context.run.accumulate_grad_batches = self._settings.accumulation.at(progress.epoch)
-            context.events("on_train_epoch_start")
+            context.events.early("on_train_epoch_start")
+            progress.accumulate, progress.is_started = context.run.accumulate_grad_batches, True
+            context.events.last("on_train_epoch_start")
             progress.accumulate = context.run.accumulate_grad_batches
-            progress.is_started = True
         if not progress.is_trained:
             results.enter(TRAIN_STEP, in_step=True)
             progress.is_trained = self._steps()
@@ -206,14 +242,19 @@ class FitLoop:
         is_whole = progress.is_trained
         if self._is_due_after():
             self._validate()
-        logged = results.reduce_epoch({TRAIN_STEP: Part()}, keep=not is_whole)[TRAIN_STEP]
+        # Its hooks may read the epoch's values, and the torchmetrics objects that they are from.
+        logged = results.reduce_epoch({TRAIN_STEP: Part()}, keep=True)[TRAIN_STEP]
         results.enter(TRAIN_EPOCH)
         context.events.early("on_train_epoch_end")
         logged |= results.reduce_epoch({TRAIN_EPOCH: Part()})[TRAIN_EPOCH]
+        if is_whole:
+            results.forget([TRAIN_STEP])
         context.write(lambda: results.for_loggers(logged))
         if is_whole and context.module.automatic_optimization:
             step_schedulers(context, "epoch", progress.epoch + 1)
         progress.is_done = is_whole
+        if not is_whole:
+            progress.closed_at = progress.seen
         context.events.last("on_train_epoch_end")
 
     def _is_due_after(self) -> bool:
@@ -235,24 +276,26 @@ class FitLoop:
             return 1  # it is asked after each
         if isinstance(wanted.interval, int):
             if total is not None and wanted.every_n_epochs is not None and wanted.interval > total:
-                raise _beyond(wanted.interval, total)
+                raise beyond(wanted.interval, total)
             return wanted.interval
         if total is None:
             raise no_part("val_check_interval", wanted.interval)
-        return max(1, int(total * wanted.interval))
+        return max(1, part_of(total, wanted.interval))
 
     def _validate(self) -> None:
         context, progress, validation = self._context, self._progress, self._validation
         assert validation is not None  # noqa: S101 - asked for only where there is one
         HERE.note(stage="validate")
         # A checkpoint that is taken within the validation runs it again, from the same random state.
-        context.validation_rng = self._strategy.rng_state()
+        context.before_validation = checkpoints.passing(context)
         self._strategy.share_buffers(context.module)
-        if not is_unused(context.module.on_validation_model_zero_grad):
+        is_open = any(window.is_open for window in context.windows)
+        if not is_open and not is_unused(context.module.on_validation_model_zero_grad):
             context.module.on_validation_model_zero_grad()
 
         def is_done() -> None:
-            context.validation_rng, progress.validated_at = None, progress.seen
+            context.before_validation, progress.validated_at = None, progress.seen
+            progress.is_validating = False
 
         context.watch.call(validation.run, "run_validation")(when_done=is_done)
         HERE.note(stage="fit")
@@ -272,7 +315,7 @@ class FitLoop:
         """
         context, progress, results = self._context, self._progress, self._results
         starts = context.events.calls("on_train_batch_start")
-        ends = context.events.calls("on_train_batch_end")
+        ends, last_ends = context.events.turns("on_train_batch_end")
         log_every = context.log_every_n_steps if isinstance(context.log_every_n_steps, int) else 0
         max_steps, is_alone = self._bounds.max_steps, self._world_size == 1
         num_batches, move = self._feed.num_batches, mover(context, 0)
@@ -281,9 +324,12 @@ class FitLoop:
         every, is_total = self._every_batches(), self._settings.validation.every_n_epochs is None
         context.run.accumulate_grad_batches = progress.accumulate
         take = context.watch.call(self._stepper.take(progress.accumulate), "run_training_batch")
+        shown = context.shown or _as_it_is
         share = None
         if every and self._is_due_within(every, is_total=is_total, is_logging=False):
-            self._validate()  # the checkpoint that this run goes on from was taken right before it
+            self._validate()  # the checkpoint that this run goes on from was taken right before it, or in it
+        if self._only_ends:
+            return progress.batches == num_batches
         for batch, share in self._batches():
             index, step = progress.steps, progress.global_step
             HERE.note(step=step, batch=share.number)
@@ -296,12 +342,15 @@ class FitLoop:
                     context.in_step = False
                     tokens()
                     break
-            output = take(moved, index, share)
+            output = take(moved, index, share) if share.size else self._stand_in(take, moved, index, share)
             progress.tokens += tokens() * (progress.samples != samples)
             progress.batches, progress.steps = share.consumed, index + 1
             progress.seen += 1
             context.in_step = False
-            is_last = max_steps == progress.global_step or share.consumed == num_batches or self._is_full()
+            is_full = self._is_full()
+            if is_full and not self._settings.accumulation.spans_epochs:
+                self._stepper.finish()  # as at an epoch's end: what was computed is used
+            is_last = max_steps == progress.global_step or share.consumed == num_batches or is_full
             counted = progress.seen if by_batch else progress.global_step
             has_stepped = by_batch or counted != step
             is_due = has_stepped and (counted % log_every == 0 if log_every else self._logs_now())
@@ -310,9 +359,13 @@ class FitLoop:
             if not is_alone:
                 self._tell()
             if is_logging:
-                self._log_step()
+                self._share_step()
             for call in ends:
-                call(output, moved, index)
+                call(shown(output), moved, index)
+            if is_logging:
+                self._write_step()
+            for call in last_ends:
+                call(shown(output), moved, index)
             if self._signals.number or self._pulse.signal:
                 self._leave(is_alone=is_alone)
             if self.signal:
@@ -323,7 +376,7 @@ class FitLoop:
             if is_last or ((is_logging or is_alone) and self._wants_stop()):
                 return share.consumed == num_batches
         if share is None and not progress.batches:
-            raise _nothing_read(self._feed)
+            raise nothing_read(self._feed)
         if not self._settings.accumulation.spans_epochs:
             self._stepper.finish()
         return True
@@ -334,12 +387,14 @@ class FitLoop:
     def _is_due_within(self, every: int, *, is_total: bool, is_logging: bool) -> bool:
         progress = self._progress
         if self._interval is not None:
-            return self._interval.is_due(progress, is_logging=is_logging)
+            progress.is_validating |= self._interval.is_due(progress, is_logging=is_logging)
+            return progress.is_validating
         count = progress.seen if is_total else progress.steps
         return count > 0 and count % every == 0 and progress.validated_at != progress.seen
 
     def _batches(self) -> Iterator[tuple[Any, Share]]:
         """Return this epoch's batches from where the run stands, without a trace in the random state."""
+        self._read_epoch = self._progress.epoch
         epoch = 0 if self._settings.overfit else self._progress.epoch
         batches = self._feed.training(epoch, self._progress.batches)
         return self._context.watch.each(batches, "[FitLoop].train_dataloader_next")
@@ -348,6 +403,10 @@ class FitLoop:
         """Read the data apart from the epochs: as an evaluation does, each batch on one rank."""
         move = mover(self._context, 0)
         return (move(batch) for batch, _ in self._feed.evaluation())
+
+    def _data_state(self) -> dict[str, Any]:
+        is_reading = self._read_epoch == self._progress.epoch and not self._progress.is_trained
+        return self._feed.state_dict(is_read=not is_reading)
 
     def _load_data_state(self, state: Mapping[str, Any]) -> None:
         self._feed.load_state_dict(state)
@@ -406,80 +465,44 @@ class FitLoop:
         if wrong is not None:
             self._results.compare(wrong)
 
-    def _log_step(self) -> None:
-        """Reduce what the step logged over ranks, and write it."""
-        if self._world_size > 1:
-            names = self._results.step_names()
-            word = self._results.word(names)
-            pair = torch.tensor([word, -word], dtype=torch.int64, device=self._strategy.device)
-            high, negated_low = self._strategy.collectives.all_reduce(pair, "max").tolist()
-            self._check(None if high == -negated_low else [names])
+    def _share_step(self) -> None:
+        """Reduce over ranks what steps logged, unless nothing is new on any of them.
+
+        Collectives:
+            with several ranks one all_reduce of 24 bytes, and those of `Results.reduce_step`.
+        """
+        if self._world_size == 1:
+            return
+        names, is_fresh = self._results.epoch_names(), self._results.is_fresh
+        word = self._results.word(names)
+        words = torch.tensor([word, -word, is_fresh], dtype=torch.int64, device=self._strategy.device)
+        high, negated_low, is_any = self._strategy.collectives.all_reduce(words, "max").tolist()
+        self._check(None if high == -negated_low else [names])
+        if is_any:
             self._results.reduce_step()
+
+    def _write_step(self) -> None:
+        """Write what the step and its hooks logged."""
+        self._share_step()
         self._context.write(self._results.step_values, is_step=True)
+
+    def _anywhere(self, mine: bool) -> bool:
+        """Say whether it is so on any rank."""
+        if self._world_size == 1:
+            return mine
+        word = torch.tensor([int(mine)], device=self._strategy.device)
+        return bool(self._strategy.collectives.all_reduce(word, "max").item())
+
+    def _stand_in(self, take: Take, batch: Any, index: int, share: Share) -> Any:
+        """Take a step whose batch is another rank's: it counts nowhere, so not in a metric's own sums."""
+        with metrics_unchanged(self._context.module):
+            return take(batch, index, share)
+
+
+def _as_it_is(output: Any) -> Any:
+    return output
 
 
 def _is_whole(interval: float | Quantity) -> bool:
     """Whether validations come after whole epochs; 1 is after every batch."""
     return type(interval) is float and interval == 1.0
-
-
-def _check_module(module: Any, settings: Settings) -> None:
-    """Refuse a module that cannot be trained as it is told to.
-
-    Raises:
-        ModuleError [module.no-step]: it has no training_step, or no configure_optimizers.
-        ModuleError [module.manual]: what the Trainer would do in the steps, with manual optimization.
-    """
-    for name, what in (("training_step", "the loss of a batch"), ("configure_optimizers", "the optimizer")):
-        if is_unused(getattr(module, name)) and (name == "training_step" or module.automatic_optimization):
-            raise ModuleError(
-                "module.no-step",
-                f"{type(module).__name__} has no {name}",
-                values={"class": type(module).__qualname__},
-                because=f"fit needs {what}",
-                hint=f"write def {name}(self{', batch, batch_idx' if name == 'training_step' else ''})",
-            )
-    said = {
-        "gradient_clip_val": settings.clipping.val,
-        "accumulate_grad_batches": None
-        if settings.accumulation.by_epoch == {0: 1}
-        else dict(settings.accumulation.by_epoch),
-    }
-    if settings.bounds.max_tokens is not None:
-        check_counts_tokens(module, "max_steps", f"{settings.bounds.max_tokens} tokens")
-    intervals = {
-        "val_check_interval": settings.validation.interval,
-        "log_every_n_steps": settings.log_every_n_steps,
-    }
-    for name, interval in intervals.items():
-        if isinstance(interval, Quantity) and interval.unit == "tokens":
-            check_counts_tokens(module, name, interval)
-    wrong = {name: value for name, value in said.items() if value is not None}
-    if not module.automatic_optimization and wrong:
-        raise ModuleError(
-            "module.manual",
-            f"{type(module).__name__} optimizes by hand, and the Trainer is told {', '.join(wrong)}",
-            values={"automatic_optimization": False, **wrong},
-            because="in manual optimization training_step decides when gradients are clipped and used",
-            hint="leave them out, and call self.clip_gradients and optimizer.step in training_step",
-        )
-
-
-def _beyond(interval: int, total: int) -> DataError:
-    return DataError(
-        "data.val-interval",
-        f"val_check_interval={interval} batches, and an epoch has {total}",
-        values={"val_check_interval": interval, "batches": total, "check_val_every_n_epoch": 1},
-        because="counted anew in each epoch, it would never come",
-        hint="pass check_val_every_n_epoch=None, which counts over epochs' ends",
-    )
-
-
-def _nothing_read(feed: Feed) -> DataError:
-    return DataError(
-        "data.empty",
-        "the training loader gave no batch",
-        values={"batches": feed.num_batches},
-        because="an epoch has at least one step",
-        hint="check the dataset's length, drop_last and limit_train_batches",
-    )

@@ -7,11 +7,11 @@ from typing import final
 
 import torch
 
-from drivetrain.base.errors import DataError
 from drivetrain.base.quantity import Quantity
 from drivetrain.collectives.collectives import Collectives
 from drivetrain.loops.progress import Progress
 from drivetrain.loops.pulse import Pulse
+from drivetrain.loops.refusal import no_part
 
 _COUNTERS = {"steps": "global_step", "samples": "samples", "tokens": "tokens"}
 """Which counter of a fit counts a unit."""
@@ -124,14 +124,3 @@ class Passing:
             return int(seen // (self._wanted.exact * num_batches))
         counter: int = getattr(progress, _COUNTERS[self._wanted.unit])
         return counter // int(self._wanted.value)
-
-
-def no_part(name: str, part: float) -> DataError:
-    """Return the error for a part of what has no length."""
-    return DataError(
-        "data.val-interval",
-        f"{name}={part} of an epoch whose length nobody knows",
-        values={name: part},
-        because="a part needs a whole",
-        hint="count in steps: pass '500 steps'",
-    )

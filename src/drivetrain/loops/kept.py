@@ -13,6 +13,7 @@ import torch
 from drivetrain.base.text import kind_name
 from drivetrain.checkpoint_io.entry import Entry
 from drivetrain.loops.progress import Progress
+from drivetrain.loops.switches import NAMES as SWITCHES
 from drivetrain.modules.run import LogOptions
 
 _OTHERS = (torch.optim.Adafactor, torch.optim.LBFGS, torch.optim.SparseAdam)
@@ -21,6 +22,8 @@ _OTHERS = (torch.optim.Adafactor, torch.optim.LBFGS, torch.optim.SparseAdam)
 
 _GROUP = ("lr", "betas", "momentum", "weight_decay")
 """Of what an optimizer's group has, what every version of torch saves."""
+_NEW = {"closed_at", "evaluated", "is_validating", "passed"}
+"""Counters that files from before they were kept do not have."""
 _SCHEDULER = {"last_epoch", "_step_count", "best", "num_bad_epochs", "cooldown_counter"}
 """As above, of what a scheduler counts."""
 _SWITCHES = {"foreach": False, "fused": False, "capturable": False, "differentiable": False}
@@ -65,20 +68,64 @@ def _check_ranks(top: Entry, fit: Entry) -> None:
     for rank in fit["logged"].each():
         for _, slot in rank.named():
             _check_slot(slot)
+    _check_newer(fit, len(ranks))
     is_open = any(window["batches"].value for window in fit["window"].each())
-    if any(bool(rank.value) is not is_open for rank in fit["windows"].each()):
+    for rank in fit["windows"].each():
+        # In manual optimization there are gradients without windows, and so without weights.
+        is_manual = bool(rank.value) and not rank["weights"].sequence()
+        if bool(rank.value) is is_open or is_manual:
+            continue
         raise fit["windows"].damaged("loops.fit.windows has gradients, or none, unlike loops.fit.window")
     if fit["is_exact"].flag() and not ranks:
         raise top["rng"].damaged("rng is empty, and nothing says that the run was cut off")
 
 
+def _check_newer(fit: Entry, num_ranks: int) -> None:
+    """Look at what older files do not have: what hooks logged, and torchmetrics objects."""
+    kept = fit.mapping()
+    for rank in fit["hooked"].each(num_ranks) if "hooked" in kept else ():
+        for _, slot in rank.named():
+            _check_slot(slot)
+    for rank in fit["meters"].each(num_ranks) if "meters" in kept else ():
+        for _, meter in rank.named():
+            meter.check_like({"state": {}, "updates": 0})
+    _check_said(fit)
+
+
+def _check_said(fit: Entry) -> None:
+    kept = fit.mapping()
+    if "switches" in kept:
+        for name in ("begun", "now"):
+            for switch in SWITCHES:
+                _check_texts(fit["switches"][name][switch])
+    if "names" in kept:
+        for name in ("bar", "unlogged"):
+            _check_texts(fit["names"][name])
+    if "loaded" in kept:
+        fit["loaded"]["epoch"].integer()
+        fit["loaded"]["datamodule"].mapping()
+    for name in ("logged", "hooked") if "functions" in kept else ():
+        for _, value in fit["functions"][name].named():
+            value.tensor(())
+
+
+def _check_texts(entry: Entry) -> None:
+    for one in entry.each():
+        one.text()
+
+
 def _check_progress(entry: Entry, *, counts_tokens: bool) -> None:
     kept = entry.mapping()
     for spec in fields(Progress):
+        if spec.name in _NEW and spec.name not in kept:
+            continue
         if spec.name == "tokens" and "tokens" not in kept and not counts_tokens:
             continue
-        if spec.name == "passed":
-            for _, one in entry["passed"].named() if "passed" in kept else ():
+        if spec.name == "evaluated":
+            for _, count in entry["evaluated"].named():
+                count.integer()
+        elif spec.name == "passed":
+            for _, one in entry["passed"].named():
                 said, number = one.each(2)
                 said.text(), number.integer()
         elif isinstance(spec.default, bool):
@@ -89,11 +136,12 @@ def _check_progress(entry: Entry, *, counts_tokens: bool) -> None:
 
 
 _SLOT: dict[str, Any] = {
-    **dict.fromkeys(("on_step", "on_epoch"), True),
+    **dict.fromkeys(("on_step", "on_epoch", "is_of_epoch"), True),
     **dict.fromkeys(("weight", "latest_weight"), 0.0),
     **dict.fromkeys(("said", "values", "total", "latest", "metric")),
     "weights": [],
     "attribute": "",
+    "is_logged": True,
 }
 _FLAGS = {"prog_bar", "logger", "add_dataloader_idx", "sync_dist", "rank_zero_only", "enable_graph"}
 

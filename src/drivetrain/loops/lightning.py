@@ -160,7 +160,7 @@ def to_lightning(checkpoint: Mapping[str, Any], path: object) -> dict[str, Any]:
         "global_step": progress.global_step,
         VERSION: _WRITTEN_AS,
         **({_SCALERS[0]: scaler} if scaler else {}),
-        "hparams_name": "kwargs",
+        "hparams_name": checkpoint.get("hparams_name", "kwargs"),
         "loops": {"fit_loop": _fit_loop(progress)},
         # Those of one class and several settings have keys of another form; they begin anew there.
         "callbacks": {key: value.value for key, value in top["callbacks"].named() if "(" not in key},

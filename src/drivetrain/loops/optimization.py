@@ -98,7 +98,7 @@ class Configured:
     schedulers: list[Scheduled] = field(default_factory=list)
 
 
-_ENTRY = ("optimizer", "lr_scheduler", "gradient_clip_val", "gradient_clip_algorithm", "name")
+_ENTRY = ("optimizer", "lr_scheduler", "monitor", "gradient_clip_val", "gradient_clip_algorithm", "name")
 
 
 def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.nn.Parameter]:
@@ -133,7 +133,8 @@ def read_optimizers(module: Any, clipping: Clipping) -> Configured:
         configured.stepped.append(Stepped(optimizer, number, known, own.val, own.algorithm))
         scheduler = entry.get("lr_scheduler")
         entries = scheduler if isinstance(scheduler, (list, tuple)) else [scheduler]
-        configured.schedulers += [_scheduled(one, module) for one in entries if one is not None]
+        monitor = entry.get("monitor")
+        configured.schedulers += [_scheduled(one, module, monitor) for one in entries if one is not None]
     if isinstance(found, (list, tuple)) and _is_pair(found):
         configured.schedulers += [_scheduled(one, module) for one in found[1]]
     if not configured.stepped and module.automatic_optimization:
@@ -171,9 +172,11 @@ def _no_optimizer(module: object, found: object, unknown: list[str]) -> ModuleEr
     )
 
 
-def _scheduled(entry: Any, module: object) -> Scheduled:
+def _scheduled(entry: Any, module: object, monitor: str | None = None) -> Scheduled:
     if not isinstance(entry, Mapping):
         entry = {"scheduler": entry}
+    if monitor is not None:
+        entry = {"monitor": monitor, **entry}
     known = [spec.name for spec in fields(Scheduled) if spec.init]
     unknown = [name for name in entry if name not in known]
     if unknown or not hasattr(entry.get("scheduler"), "step"):
@@ -208,6 +211,8 @@ def _bad(module: object, problem: str, entry: object, because: str, close: str |
 def step_schedulers(context: Any, interval: str, count: int) -> None:
     """Step the schedulers that are due, those that look at a value with it.
 
+    Collectives:
+        after a step, those of `Context.share_step` for each that looks at a value; every rank must call.
     Raises:
         ModuleError [module.monitor]: nothing was logged under a scheduler's ``monitor``.
     """
@@ -216,6 +221,8 @@ def step_schedulers(context: Any, interval: str, count: int) -> None:
             continue
         override, metric = context.module.lr_scheduler_step, None
         if one.reduce_on_plateau:
+            if interval == "step":
+                context.share_step()
             metrics = context.results.metrics()
             if one.monitor not in metrics:
                 if one.strict:

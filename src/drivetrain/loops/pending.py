@@ -1,4 +1,7 @@
-"""Open accumulation windows in a checkpoint: the gradients that no step has used yet."""
+"""Open accumulation windows in a checkpoint: the gradients that no step has used yet.
+
+In manual optimization nobody but the module knows which those are, so all that are there are kept.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,13 @@ from drivetrain.loops.optimization import parameters_of
 
 def state(context: Context) -> dict[str, Any]:
     """Return this rank's gradients and weights, on the CPU; nothing between two windows."""
-    if not any(window.is_open for window in context.windows):
+    is_manual = not context.module.automatic_optimization
+    if not is_manual and not any(window.is_open for window in context.windows):
         return {}
     weights = [None if window.weight is None else float(window.weight) for window in context.windows]
     grads = [None if one.grad is None else one.grad.detach().cpu() for one in _parameters(context)]
+    if is_manual and all(grad is None for grad in grads):
+        return {}
     return {"weights": weights, "gradients": grads}
 
 
@@ -38,6 +44,9 @@ def restore(
     rescaled = context.strategy.precision.scale / scale
     if len(of_ranks) == ranks.world_size:
         _take(context, of_ranks[ranks.rank], rescaled)
+        return
+    if not context.module.automatic_optimization:
+        _take(context, of_ranks[0], 1.0)  # they were averaged after each backward: the same on all ranks
         return
     # Gradients are averaged over ranks: a sum over the old ones, on one of the new.
     for kept in of_ranks if ranks.is_zero else ():

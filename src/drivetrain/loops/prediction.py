@@ -43,7 +43,6 @@ class PredictionLoop:
             context.events("on_predict_start")
             context.events("on_predict_epoch_start")
             for number, feed in enumerate(self._feeds):
-                context.results.enter(("predict", number))
                 context.in_batches = True
                 mine = self._one(feed, number)
                 context.in_batches = False
@@ -62,6 +61,7 @@ class PredictionLoop:
             ran = True
             HERE.note(loader=number, batch=share.number)
             moved = move(batch)
+            context.results.at_batch(share.number, share.size)
             context.batch_indices = feed.indices if starts or ends else None
             for call in starts:
                 call(moved, share.number, number)

@@ -31,8 +31,14 @@ class Progress:
     """Steps of all epochs, those that were left out included."""
     passed: dict[str, tuple[str, int]] = field(default_factory=dict)
     """By interval that is said in a unit: what was said, and how many of them are over."""
+    evaluated: dict[str, int] = field(default_factory=dict)
+    """By loader that is evaluated: batches of all its evaluations, as loggers count them."""
     validated_at: int = -1
     """What ``seen`` was when the last validation was run."""
+    closed_at: int = -1
+    """What ``seen`` was when an epoch that was cut short had its end; -1 where none was."""
+    is_validating: bool = False
+    """Whether a validation within the epoch was due, and is not over."""
     is_started: bool = False
     """Whether on_train_epoch_start was called in this epoch."""
     is_trained: bool = False
@@ -55,5 +61,7 @@ class Progress:
         for spec in fields(self):
             if spec.name in state:
                 setattr(self, spec.name, state[spec.name])
+        if "closed_at" not in state:
+            self.closed_at = self.seen  # of a file from before this was told apart
         if self.is_done:
             self.next_epoch()

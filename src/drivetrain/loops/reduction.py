@@ -26,7 +26,7 @@ def reduced(entries: Sequence[Entry], collectives: Collectives, device: torch.de
     Shapes:
         returns: one float64 tensor [] an entry, on ``device``.
     Collectives:
-        one all_reduce of 16 bytes a name, one of 8 bytes a name with ``min`` or ``max``, and a gather of
+        one all_reduce of 16 bytes a name, one more for those with ``min`` or ``max``, and a gather of
         objects where there are functions; every rank must call with the same operations.
     """
     if not entries:
@@ -49,17 +49,29 @@ def _summed(entries: list[Entry], collectives: Collectives, device: torch.device
     weights = [0.0 if entry.total is None else entry.weight for entry in entries]
     both = collectives.all_reduce(_bundle([*totals, *weights], device), "sum").unbind()
     pairs = zip(entries, both[: len(entries)], both[len(entries) :], strict=True)
-    return [total / weight if entry.fx == "mean" else total for entry, total, weight in pairs]
+    # Where nobody has a value there is none, as in a world of one.
+    return [
+        total / weight if entry.fx == "mean" else torch.where(weight > 0, total, torch.nan)
+        for entry, total, weight in pairs
+    ]
 
 
 def _largest(entries: list[Entry], collectives: Collectives, device: torch.device) -> list[torch.Tensor]:
     signs = [1.0 if entry.fx == "max" else -1.0 for entry in entries]  # a minimum travels as a maximum
-    mine = [
-        -torch.inf if entry.total is None else sign * entry.total
-        for entry, sign in zip(entries, signs, strict=True)
-    ]
-    most = collectives.all_reduce(_bundle(mine, device), "max").unbind()
-    return [value * sign for value, sign in zip(most, signs, strict=True)]
+    mine = _bundle(
+        [
+            -torch.inf if entry.total is None else sign * entry.total
+            for entry, sign in zip(entries, signs, strict=True)
+        ],
+        device,
+    )
+    # A backend's maximum may pass over nan. So it travels apart: 0 for no value, 1 for one, 2 for nan.
+    has = torch.tensor([float(entry.total is not None) for entry in entries], dtype=mine.dtype, device=device)
+    is_nan = mine.isnan()
+    told = torch.cat([mine.masked_fill(is_nan, torch.inf), has + is_nan])
+    most, known = collectives.all_reduce(told, "max").chunk(2)
+    values = torch.where(known == 1, most, torch.nan).unbind()
+    return [value * sign for value, sign in zip(values, signs, strict=True)]
 
 
 def _applied(entries: list[Entry], collectives: Collectives, device: torch.device) -> list[torch.Tensor]:

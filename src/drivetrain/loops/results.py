@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
 import torch
 
-from drivetrain.base.errors import CollectiveError, ModuleError
-from drivetrain.base.text import listed
+from drivetrain.base.errors import ModuleError
 from drivetrain.collectives.collectives import Collectives
 from drivetrain.data.seeds import mix
 from drivetrain.loops.reduction import Entry, reduced
-from drivetrain.loops.slots import Slot, checked, fx_name, is_metric, read_fx
+from drivetrain.loops.refusal import collection, not_kept, nowhere
+from drivetrain.loops.slots import (
+    NAMES,
+    Slot,
+    checked,
+    combined,
+    is_metric,
+    one_value,
+    read_fx,
+    read_weight,
+)
+from drivetrain.loops.ways import Way, changed, disagree, marked, plain_options, way_of
 from drivetrain.modules.run import LogOptions
 
 Phase = tuple[str, int]
 """A part of a run whose values belong together: (``train step``, 0), (``validation``, loader number)."""
 Key = tuple[Phase, str]
-Way = dict[str, Any]
-"""How a rank keeps a name, by option."""
 
 TRAIN_STEP: Phase = ("train step", 0)
 TRAIN_EPOCH: Phase = ("train epoch", 0)
+_OUTSIDE: Phase = ("outside", 0)
+"""Before the first of them and after the last, and in predict: nothing reduces what is logged there."""
 _NUM_COMPARED = LogOptions._fields.index("batch_size")
-_FIELDS = (
-    "on_step",
-    "on_epoch",
-    "reduce_fx",
-    "rank_fx",
-    "sync_dist",
-    "rank_zero_only",
-    "add_dataloader_idx",
-    "value",
-)
-"""What ranks have to agree on of a name: all that says how its value is made of theirs."""
 
 
 class Part(NamedTuple):
@@ -69,8 +69,8 @@ class Results:
         self._world_size = collectives.world_size
         self._bar: set[str] = set()
         self._slots: dict[Key, Slot] = {}
-        self._phase: Phase = TRAIN_STEP
-        self._in_step = True
+        self._phase: Phase = _OUTSIDE
+        self._in_step = False
         self._size = 1
         self._step = 0
         self._metrics: dict[str, torch.Tensor] = {}
@@ -79,6 +79,10 @@ class Results:
         self._local: set[str] = set()
         """Names that are this rank's own."""
         self._words: dict[tuple[str, ...], int] = {}
+        self.is_fresh = False
+        """Whether something was logged since the newest `reduce_step`."""
+        self._functions: dict[Key, torch.Tensor] = {}
+        """What a resumed run's values come to by functions, which a checkpoint cannot hold."""
         self.noted: list[tuple[str, Any, LogOptions]] = []
         """What a compiled graph logged; empty whenever a step begins, so that no graph depends on it."""
 
@@ -93,11 +97,15 @@ class Results:
         if self.noted:
             self._take_noted()
         self._phase, self._in_step, self._size = phase, in_step, 1
-        if in_step and self._world_size == 1:
+        if in_step:
             # From here on the newest value of a name that is kept both ways is a step's again.
-            for (_, name), slot in self._slots.items():
-                if slot.on_step and slot.on_epoch:
+            for (of, name), slot in self._slots.items():
+                if of == phase and slot.on_step and slot.on_epoch and self._is_live(slot):
                     self._metrics.pop(name, None)
+
+    def leave(self) -> None:
+        """Say that nothing is logged from now on."""
+        self.enter(_OUTSIDE)
 
     def clear(self) -> None:
         """Forget everything: what a check before the fit logged."""
@@ -130,8 +138,11 @@ class Results:
             slot = self._slots[key] = self._opened(name, value, options)
         elif slot.said[:_NUM_COMPARED] != options[:_NUM_COMPARED]:
             self._recheck(name, slot, options)
-        weight = options.batch_size if options.batch_size is not None and self._size else self._size
-        slot.latest_weight, slot.step = weight, self._step
+        weight: float = self._size
+        if options.batch_size is not None and self._size:
+            weight = read_weight(name, options.batch_size)
+        slot.latest_weight, slot.step, slot.is_logged = weight, self._step, True
+        self.is_fresh = True
         if slot.metric is None:
             slot.latest = checked(name, value, enable_graph=options.enable_graph)
             if slot.on_epoch and weight:
@@ -144,17 +155,35 @@ class Results:
 
     def _opened(self, name: str, value: Any, said: LogOptions) -> Slot:
         is_train_step = self._in_step and self._phase == TRAIN_STEP
+        has_steps = is_train_step or (self._phase != TRAIN_STEP and not self._phase[0].endswith(" epoch"))
         on_step = is_train_step if said.on_step is None else said.on_step
         on_epoch = not is_train_step if said.on_epoch is None else said.on_epoch
+        if self._phase == _OUTSIDE:
+            raise nowhere(name)
+        if not on_epoch and not (on_step and has_steps):
+            raise not_kept(name, on_step=on_step)
         slot = Slot(said, on_step=on_step, on_epoch=on_epoch)
         slot.fx = read_fx("reduce_fx", said.reduce_fx)
         if said.rank_fx is not None:
             read_fx("rank_fx", said.rank_fx)
         if is_metric(value):
+            if isinstance(value, torch.nn.ModuleDict):
+                raise collection(name, value)
             slot.metric = value
             slot.attribute = str(said.metric_attribute or self._attribute(name, value))
-        slot.mark = _marked(name, slot)
+        slot.mark = marked(name, slot)
         return slot
+
+    def batch_values(self, suffix: str) -> dict[str, torch.Tensor]:
+        """Return what the batch of an evaluation logged for loggers, of this rank."""
+        if self.noted:
+            self._take_noted()
+        found: dict[str, torch.Tensor] = {}
+        for (phase, name), slot in self._slots.items():
+            if phase == self._phase and slot.on_step and slot.step == self._step and slot.said.logger:
+                known = _names(name, "step", is_both=slot.on_epoch)[0]
+                found[known + (suffix if slot.said.add_dataloader_idx else "")] = torch.as_tensor(slot.latest)
+        return found
 
     def _attribute(self, name: str, metric: Any) -> str:
         for path, one in self._module.named_modules():
@@ -170,9 +199,12 @@ class Results:
 
     def _recheck(self, name: str, slot: Slot, options: LogOptions) -> None:
         """Accept options that only seem to differ: a function that was made anew, or is from a checkpoint."""
-        before, now = _plain(slot.said, slot.fx), _plain(options, read_fx("reduce_fx", options.reduce_fx))
+        before, now = (
+            plain_options(slot.said, slot.fx),
+            plain_options(options, read_fx("reduce_fx", options.reduce_fx)),
+        )
         if before[:_NUM_COMPARED] != now[:_NUM_COMPARED]:
-            raise _changed(name, before, now)
+            raise changed(name, before, now)
         slot.said, slot.fx = options, read_fx("reduce_fx", options.reduce_fx)
 
     def _step_slots(self) -> dict[str, Slot]:
@@ -209,44 +241,55 @@ class Results:
         everybody = self._collectives.all_gather_object(mine)
         for of_ranks in zip(*(marks for marks, _ in everybody), strict=True):
             if any(marks != of_ranks[0] for marks in of_ranks):
-                raise _disagree(dict(enumerate(of_ranks)), [ways for _, ways in everybody], "a step")
+                raise disagree(dict(enumerate(of_ranks)), [ways for _, ways in everybody], "a step")
 
     def _ways(self, phases: Iterable[Phase]) -> dict[Phase, dict[str, Way]]:
         """Return how this rank keeps each name of some phases."""
         found: dict[Phase, dict[str, Way]] = {phase: {} for phase in phases}
         for (phase, name), slot in self._slots.items():
             if phase in found:
-                found[phase][name] = _way(slot)
+                found[phase][name] = way_of(slot)
         return found
 
+    def epoch_names(self) -> tuple[str, ...]:
+        """Return the marks of what steps of this epoch logged and all ranks share, for `reduce_step`."""
+        return tuple([slot.mark for slot in self._epoch_slots().values() if _is_shared(slot.said)])
+
+    def _epoch_slots(self) -> dict[str, Slot]:
+        """Return what steps of this epoch logged, each name's newest, whether this step has one or not."""
+        if self.noted:
+            self._take_noted()
+        return {
+            name: slot
+            for (phase, name), slot in self._slots.items()
+            if phase == TRAIN_STEP and slot.on_step and slot.step >= 0
+        }
+
     def reduce_step(self) -> None:
-        """Make the values of this step those of all ranks, whose names were compared before.
+        """Make the newest values of the epoch's steps those of all ranks, whose names were compared before.
+
+        A name that only some steps log would else be written only where such a step is a logging step.
 
         Collectives:
             with several ranks, those of `reduced`; every rank must call.
         """
+        self.is_fresh = False
         if self._world_size == 1:
             return
-        here = dict(sorted(self._step_slots().items()))
+        here = {name: slot for name, slot in sorted(self._epoch_slots().items()) if _is_shared(slot.said)}
         names, slots = list(here), list(here.values())
         entries = [_step_entry(slot) for slot in slots]
         for name, slot, value in zip(
             names, slots, reduced(entries, self._collectives, self._device), strict=True
         ):
             self._metrics |= dict.fromkeys(_names(name, "step", is_both=slot.on_epoch), value)
-        for (phase, name), slot in self._slots.items():
-            if phase == TRAIN_STEP and slot.step == self._step and slot.on_step and not _is_shared(slot.said):
-                if slot.said.rank_zero_only and self._collectives.rank:
-                    continue
-                known = _names(name, "step", is_both=slot.on_epoch)
-                self._metrics |= dict.fromkeys(known, torch.as_tensor(slot.latest))
 
     def step_values(self) -> dict[str, torch.Tensor]:
-        """Return what this step logged for loggers."""
+        """Return what steps of this epoch logged for loggers, each name's newest."""
         metrics = self.metrics()
         found: dict[str, torch.Tensor] = {}
-        for (phase, name), slot in self._slots.items():
-            if phase == TRAIN_STEP and slot.step == self._step and slot.on_step and slot.said.logger:
+        for name, slot in self._epoch_slots().items():
+            if slot.said.logger:
                 known = _names(name, "step", is_both=slot.on_epoch)[0]
                 if known in metrics:
                     found[known] = metrics[known]
@@ -257,7 +300,7 @@ class Results:
     ) -> dict[Phase, dict[str, torch.Tensor]]:
         """Return each phase's epoch values over all ranks, on the CPU, and begin them anew.
 
-        With ``keep`` they go on: the epoch is not over, the run only stops in it.
+        With ``keep`` they go on until `forget`: the run only stops in the epoch, or its hooks come first.
 
         Collectives:
             with several ranks, their names, and those of `reduced`; every rank must call.
@@ -267,7 +310,11 @@ class Results:
         """
         if self.noted:
             self._take_noted()
-        here = {key: slot for key, slot in sorted(self._slots.items()) if key[0] in phases and slot.on_epoch}
+        here = {
+            key: slot
+            for key, slot in sorted(self._slots.items())
+            if key[0] in phases and slot.on_epoch and slot.is_logged
+        }
         keys = self._agreed(here, phases)
         found: dict[Phase, dict[str, torch.Tensor]] = {phase: {} for phase in phases}
         for (phase, name), value in self._epoch_values(here, keys).items():
@@ -283,7 +330,7 @@ class Results:
         for values in found.values():
             self._metrics |= values
         if not keep:
-            self._forget(list(phases))
+            self.forget(list(phases))
         return found
 
     def for_loggers(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -297,6 +344,8 @@ class Results:
             slot = here.get(key)
             if agreed.attribute:
                 found[key] = self._computed(agreed.attribute, slot)
+            elif not _is_known(agreed.said):
+                found |= {key: self._functions[key]} if key in self._functions else {}  # nothing is new
             elif _is_shared(agreed.said):
                 entries[key] = _epoch_entry(slot, agreed.said)
             elif slot is not None and not (agreed.said.rank_zero_only and self._collectives.rank):
@@ -314,11 +363,14 @@ class Results:
             warnings.filterwarnings(
                 "ignore", message=".*``compute`` method of metric.*", category=UserWarning
             )
-            return torch.as_tensor(metric.compute()).detach().cpu()
+            return one_value(attribute, metric.compute())
 
-    def _forget(self, phases: list[Phase]) -> None:
+    def forget(self, phases: list[Phase]) -> None:
+        """Begin the epoch values of some phases anew."""
         for key in [key for key in self._slots if key[0] in phases]:
             slot = self._slots[key]
+            slot.step = -1
+            self._functions.pop(key, None)
             if slot.on_epoch:
                 slot.reset()
             if not slot.on_step:
@@ -333,7 +385,7 @@ class Results:
         """Return the newest value of each name, over all ranks as far as they were reduced."""
         if self.noted:
             self._take_noted()
-        return {**self._latest(), **self._metrics} if self._world_size == 1 else dict(self._metrics)
+        return {**self._latest(), **self._metrics, **self._of_hooks()}
 
     def progress_bar(self) -> dict[str, torch.Tensor]:
         """Return the newest value of each name that is for the bar: this rank's own for a step's."""
@@ -360,32 +412,87 @@ class Results:
                 hidden.add(name)
         return {name: value for name, value in self.metrics().items() if name not in hidden}
 
+    def _is_live(self, slot: Slot) -> bool:
+        """Whether the newest value is known before a reduction: no other rank has a part in it."""
+        if self._world_size == 1:
+            return True
+        return not _is_shared(slot.said) and not (slot.said.rank_zero_only and self._collectives.rank)
+
+    def _of_hooks(self) -> dict[str, torch.Tensor]:
+        """Return what the hooks around an epoch, which run now, have logged so far."""
+        return {
+            name: slot.value()
+            for (phase, name), slot in self._slots.items()
+            if phase == self._phase
+            and phase[0].endswith(" epoch")
+            and slot.on_epoch
+            and slot.metric is None
+            and self._is_live(slot)
+        }
+
     def _latest(self) -> dict[str, torch.Tensor]:
         found: dict[str, torch.Tensor] = {}
         for (_, name), slot in self._slots.items():
-            if slot.on_step and slot.latest is not None:
+            if slot.on_step and slot.latest is not None and self._is_live(slot):
                 found |= dict.fromkeys(
                     _names(name, "step", is_both=slot.on_epoch), torch.as_tensor(slot.latest)
                 )
         return found
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self, phase: Phase = TRAIN_STEP) -> dict[str, Any]:
         """Return this rank's part of a training epoch that is going on."""
         if self.noted:
             self._take_noted()
-        return {name: slot.state_dict() for (phase, name), slot in self._slots.items() if phase == TRAIN_STEP}
+        return {name: slot.state_dict() for (kept, name), slot in self._slots.items() if kept == phase}
+
+    def by_functions(self, phase: Phase, of_ranks: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+        """Return what all ranks' values come to so far, where that is said by functions."""
+        found: dict[str, torch.Tensor] = {}
+        for (kept, name), slot in self._slots.items():
+            said = slot.said
+            if kept != phase or not slot.on_epoch or slot.metric is not None:
+                continue
+            if not _is_known(said):
+                found |= {name: self._functions[kept, name]} if (kept, name) in self._functions else {}
+                continue
+            states = [
+                one[name]
+                for one in of_ranks
+                if name in one and one[name]["weight"] + len(one[name]["weights"])
+            ]
+            fxs = slot.fx, read_fx("rank_fx", said.rank_fx or "mean")
+            if not states or all(isinstance(fx, str) for fx in fxs):
+                continue
+            # Of a part of the epoch the function may have nothing to say yet; at its end it is asked again.
+            with contextlib.suppress(Exception), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found[name] = combined(slot, states if _is_shared(said) else states[:1])
+        return found
 
     def metrics_state(self) -> dict[str, torch.Tensor]:
         """Return the reduced values."""
         return {name: value.detach().cpu() for name, value in self._metrics.items()}
 
-    def load_state_dict(self, state: dict[str, Any], metrics: dict[str, torch.Tensor]) -> None:
+    def load_state_dict(
+        self, state: dict[str, Any], phase: Phase = TRAIN_STEP, functions: Mapping[str, Any] | None = None
+    ) -> None:
         """Take up what a run had logged."""
         for name, kept in state.items():
             metric = self._module.get_submodule(kept["attribute"]) if kept.get("attribute") else None
-            slot = self._slots[TRAIN_STEP, name] = Slot.from_state(kept, self._device, metric)
-            slot.mark = _marked(name, slot)
+            slot = self._slots[phase, name] = Slot.from_state(kept, self._device, metric)
+            slot.mark = marked(name, slot)
+        for name, value in (functions or {}).items():
+            self._functions[phase, name] = torch.as_tensor(value)
+
+    def load_metrics(self, metrics: Mapping[str, torch.Tensor], names: Mapping[str, list[str]]) -> None:
+        """Take up the reduced values, and what is said of their names."""
         self._metrics = dict(metrics)
+        self._bar |= {*names.get("bar", ())}
+        self._unlogged |= {*names.get("unlogged", ())}
+
+    def names_state(self) -> dict[str, list[str]]:
+        """Return which names are for the bar, and which not for loggers."""
+        return {"bar": sorted(self._bar), "unlogged": sorted(self._unlogged)}
 
     def _agreed(self, here: Mapping[Key, Slot], phases: Mapping[Phase, Part]) -> dict[Key, Agreed]:
         """Return all names with their options, in order, once all ranks that ran a phase have the same."""
@@ -402,7 +509,7 @@ class Results:
             }
             if any(found != next(iter(marks.values())) for found in marks.values()):
                 ways = self._collectives.all_gather_object(self._ways([phase])[phase])
-                raise _disagree(marks, ways, "this epoch")
+                raise disagree(marks, ways, "this epoch")
         union = {(row[0], row[1]): row[2] for _, rows in everybody for row in rows}
         return dict(sorted(union.items(), key=lambda pair: pair[0]))
 
@@ -411,9 +518,14 @@ def _is_shared(said: LogOptions) -> bool:
     return said.sync_dist and not said.rank_zero_only
 
 
+def _is_known(said: LogOptions) -> bool:
+    """Whether its operations are there: not where a checkpoint has functions' names, and nothing more."""
+    return all(fx is None or fx in NAMES or callable(fx) for fx in (said.reduce_fx, said.rank_fx))
+
+
 def _step_entry(slot: Slot) -> Entry:
     fx = slot.fx if slot.said.rank_fx is None else read_fx("rank_fx", slot.said.rank_fx)
-    if not slot.latest_weight and slot.metric is None:
+    if not slot.latest_weight:
         return Entry(fx, None)  # a stand-in's value is nobody's
     weight = slot.latest_weight if fx == "mean" and slot.metric is None else 1.0
     return Entry(fx, torch.as_tensor(slot.latest).double() * weight if fx == "mean" else slot.latest, weight)
@@ -443,75 +555,3 @@ def _of_this_step(name: str, metric: Any) -> torch.Tensor:
 
 def _names(name: str, kind: str, *, is_both: bool) -> list[str]:
     return [f"{name}_{kind}", name] if is_both else [name]
-
-
-def _plain(said: LogOptions, fx: Any) -> LogOptions:
-    """Return options with functions by their names, as they can be compared."""
-    rank_fx = said.rank_fx
-    known = fx_name(read_fx("rank_fx", rank_fx)) if callable(rank_fx) else rank_fx or ""
-    return said._replace(reduce_fx=fx_name(fx), rank_fx=known)
-
-
-def _changed(name: str, before: LogOptions, now: LogOptions) -> ModuleError:
-    changes = {
-        field: (old, new)
-        for field, old, new in zip(now._fields, before, now, strict=True)
-        if old != new and field not in ("batch_size", "metric_attribute")
-    }
-    return ModuleError(
-        "module.log-options",
-        f"self.log({name!r}, ...) with other options than before",
-        values={field: f"{new!r}, before {old!r}" for field, (old, new) in changes.items()},
-        because="one name is kept in one way throughout an epoch",
-        hint="use the same options, or another name",
-    )
-
-
-def _way(slot: Slot) -> Way:
-    said = slot.said
-    plain = _plain(said, slot.fx)
-    value = f"torchmetrics object {slot.attribute}" if slot.attribute else "number"
-    flags = said.sync_dist, said.rank_zero_only, said.add_dataloader_idx
-    found = slot.on_step, slot.on_epoch, plain.reduce_fx, plain.rank_fx or None, *flags, value
-    return dict(zip(_FIELDS, found, strict=True))
-
-
-def _marked(name: str, slot: Slot) -> str:
-    """Return a name with how it is kept, as one text that ranks compare."""
-    return "\0".join((name, *map(str, _way(slot).values())))
-
-
-def _disagree(marks: dict[int, list[str]], ways: Sequence[Mapping[str, Way]], when: str) -> CollectiveError:
-    names = {rank: [mark.partition("\0")[0] for mark in some] for rank, some in marks.items()}
-    union = sorted({name for some in names.values() for name in some})
-    for name in union:
-        of_ranks = {rank: ways[rank][name] for rank in names if name in ways[rank]}
-        differing = [field for field in _FIELDS if len({way[field] for way in of_ranks.values()}) > 1]
-        if differing:
-            return _differ(name, of_ranks, differing, when)
-    lacking = {name: [rank for rank, some in names.items() if name not in some] for name in union}
-    missing = {name: ranks for name, ranks in lacking.items() if ranks}
-    first = next(iter(missing.items()))
-    return CollectiveError(
-        "loop.logged-keys",
-        f"rank {listed(first[1])} did not log {first[0]!r} in {when}, other ranks did",
-        values={name: f"missing on rank {listed(ranks)}" for name, ranks in missing.items()},
-        because="a logged value is one over all ranks, so every rank logs the same names",
-        hint="log it on every rank, or say that it is one rank's: self.log(..., rank_zero_only=True)",
-    )
-
-
-def _differ(name: str, of_ranks: Mapping[int, Way], differing: Sequence[str], when: str) -> CollectiveError:
-    values: dict[str, Any] = {}
-    for field in differing:
-        found: dict[Any, list[int]] = {}
-        for rank, way in of_ranks.items():
-            found.setdefault(way[field], []).append(rank)
-        values |= {f"{field} on rank {listed(ranks)}": value for value, ranks in found.items()}
-    return CollectiveError(
-        "loop.logged-keys",
-        f"ranks logged {name!r} in {when} with different options: {listed(differing)}",
-        values=values,
-        because="a logged value is one over all ranks, so every rank logs a name in the same way",
-        hint="log it with the same options on every rank, or under another name",
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -147,7 +148,7 @@ def _bounds(given: Mapping[str, Any]) -> Bounds:
         is_bounded = steps != -1 or any(bound is not None for bound in others)
         epochs = -1 if is_bounded else _DEFAULT_EPOCHS
     least = {
-        name: int(_amount(name, value, (unit,)).value) if isinstance(value, (str, Quantity)) else value or 0
+        name: _whole(name, value, unit) if isinstance(value, (str, Quantity)) else value or 0
         for name, unit in _LEAST.items()
         for value in (given[name],)
     }
@@ -160,6 +161,13 @@ def _bounds(given: Mapping[str, Any]) -> Bounds:
         max_tokens=tokens,
         max_part=part,
     )
+
+
+def _whole(name: str, value: str | Quantity, unit: Unit) -> int:
+    found = _amount(name, value, (unit,))
+    if found.exact.denominator != 1:
+        raise bad(name, str(value), f"whole {unit}", f"'{math.ceil(found.value)} {unit}'")
+    return int(found.value)
 
 
 def _amount(name: str, value: object, units: tuple[Unit, ...]) -> Quantity:

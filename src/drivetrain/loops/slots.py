@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, final
 
 import torch
@@ -70,6 +71,7 @@ class Slot:
         "_weights",
         "attribute",
         "fx",
+        "is_logged",
         "latest",
         "latest_weight",
         "mark",
@@ -92,10 +94,14 @@ class Slot:
         self.latest: Any = None
         self.latest_weight = 0.0
         self.step = -1
+        """The optimizer steps before its newest value; -1 where no step of this epoch logged it."""
+        self.is_logged = False
+        """Whether anything was logged in this epoch, if only by a stand-in."""
         self.reset()
 
     def reset(self) -> None:
         """Forget the epoch."""
+        self.is_logged = False
         self._values: list[Any] = []
         self._weights: list[float] = []
         self._total: Any = None
@@ -146,14 +152,16 @@ class Slot:
             "said": list(plain),
             "on_step": self.on_step,
             "on_epoch": self.on_epoch,
+            "is_logged": self.is_logged,
             "values": _stacked(self._values).cpu() if self._values else None,
             "weights": list(self._weights),
             "total": None if self._total is None else torch.as_tensor(self._total, dtype=torch.float64).cpu(),
             "weight": self._weight,
             "latest": None if self.latest is None else torch.as_tensor(self.latest).detach().cpu(),
             "latest_weight": self.latest_weight,
+            "is_of_epoch": self.step >= 0,
             "attribute": self.attribute,
-            "metric": None if self.metric is None else _metric_state(self.metric),
+            "metric": None if self.metric is None else metric_state(self.metric),
         }
 
     @classmethod
@@ -164,11 +172,12 @@ class Slot:
         slot._weights = list(state["weights"])
         slot._total = None if state["total"] is None else state["total"].to(device)
         slot._weight = state["weight"]
+        slot.is_logged = state.get("is_logged", True)
         slot.latest = None if state["latest"] is None else state["latest"].to(device)
-        slot.latest_weight = state["latest_weight"]
+        slot.latest_weight, slot.step = state["latest_weight"], 0 if state["is_of_epoch"] else -1
         if metric is not None:
             slot.metric, slot.attribute = metric, state["attribute"]
-            _load_metric(metric, state["metric"], device)
+            load_metric(metric, state["metric"], device)
         return slot
 
 
@@ -178,13 +187,57 @@ def finished(fx: Fx, total: Any, weight: float) -> torch.Tensor:
         return torch.tensor(torch.nan, dtype=torch.float64)
     found: torch.Tensor = torch.as_tensor(total, dtype=torch.float64)
     if not isinstance(fx, str):
-        return torch.as_tensor(fx(found), dtype=torch.float64)
+        return one_value(fx_name(fx), fx(found)).to(found)
     return found.div(max(weight, 1e-300)) if fx == "mean" else found
+
+
+def one_value(source: str, value: Any) -> torch.Tensor:
+    """Return what a function or a torchmetrics object came to, on the CPU.
+
+    Raises:
+        ModuleError [module.log-value]: it is not one number.
+    """
+    found = None
+    if isinstance(value, (torch.Tensor, int, float)):
+        found = torch.as_tensor(value).detach().cpu()
+    if found is not None and found.numel() == 1 and not found.is_complex():
+        return found.reshape(())
+    shape = "" if found is None else f" of shape {tuple(found.shape)}"
+    raise ModuleError(
+        "module.log-value",
+        f"{source}, which was logged, came to a {type(value).__name__}{shape}",
+        values={"source": source, "value": value},
+        because="a logged value is one number, also what a reduce_fx or a torchmetrics object comes to",
+        hint="reduce it: average='macro', or value.mean(); or log each part under a name of its own",
+    )
+
+
+def read_weight(name: str, batch_size: Any) -> float:
+    """Return how many samples a value is said to stand for.
+
+    Raises:
+        ModuleError [module.log-value]: not a number of 0 or more.
+    """
+    if type(batch_size) is int and batch_size >= 0:
+        return batch_size
+    try:
+        found = math.nan if isinstance(batch_size, (str, bool)) else float(batch_size)
+    except (TypeError, ValueError):
+        found = math.nan
+    if 0 <= found < math.inf:
+        return found
+    raise ModuleError(
+        "module.log-value",
+        f"self.log({name!r}, ..., batch_size={batch_size!r})",
+        values={"name": name, "batch_size": batch_size},
+        because="batch_size is what the value counts in a mean: a number of 0 or more",
+        hint="pass batch_size=len(x)",
+    )
 
 
 def merged(states: list[dict[str, Any]]) -> dict[str, Any]:
     """Put one name's states of several ranks into one; what they come to together stays the same."""
-    first = {**states[0]}
+    first = {**states[0], "is_logged": any(state.get("is_logged", True) for state in states)}
     fx = first["said"][LogOptions._fields.index("reduce_fx")]
     slots = [Slot.from_state(state, torch.device("cpu")) for state in states]
     if fx not in NAMES:
@@ -202,6 +255,23 @@ def merged(states: list[dict[str, Any]]) -> dict[str, Any]:
     return first
 
 
+def combined(slot: Slot, states: list[dict[str, Any]]) -> torch.Tensor:
+    """Return what the states of several ranks come to by a slot's operations."""
+    cpu = torch.device("cpu")
+    rank_fx = slot.said.rank_fx
+    parts = []
+    for state in states if rank_fx is not None else [merged(states)] if states else []:
+        one = Slot.from_state(state, cpu)
+        one.fx = slot.fx
+        parts.append(one.value().reshape(1))
+    if rank_fx is None:
+        return parts[0].reshape(()) if parts else torch.tensor(torch.nan, dtype=torch.float64)
+    fx, known = read_fx("rank_fx", rank_fx), torch.cat(parts)
+    if callable(fx):
+        return torch.as_tensor(fx(known), dtype=torch.float64)
+    return torch.as_tensor(getattr(torch, fx)(known), dtype=torch.float64)
+
+
 def is_metric(value: Any) -> bool:
     """Whether a value is a torchmetrics object, without importing torchmetrics."""
     return isinstance(value, torch.nn.Module) and all(
@@ -209,20 +279,36 @@ def is_metric(value: Any) -> bool:
     )
 
 
-def _metric_state(metric: Any) -> dict[str, Any]:
+COUNTERS = ("_num_vals_seen",)
+"""What torchmetrics' own keep beside their states: which value of a running window is the oldest."""
+
+
+def metric_state(metric: Any) -> dict[str, Any]:
+    """Return a copy of a torchmetrics object's state: torchmetrics adds to it in place."""
     state = {
-        name: [one.detach().cpu() for one in value] if isinstance(value, list) else value.detach().cpu()
+        name: [_copied(one) for one in value] if isinstance(value, list) else _copied(value)
         for name, value in metric.metric_state.items()
     }
-    return {"state": state, "updates": int(metric.update_count)}
+    counters = {name: value for name, value in vars(metric).items() if name in COUNTERS}
+    return {"state": state, "updates": int(metric.update_count), **counters}
 
 
-def _load_metric(metric: Any, kept: dict[str, Any], device: torch.device) -> None:
+def _copied(value: torch.Tensor) -> torch.Tensor:
+    return value.detach().to("cpu", copy=True)
+
+
+def load_metric(metric: Any, kept: Mapping[str, Any], device: torch.device) -> None:
+    """Give a torchmetrics object a state, which stays the caller's: torchmetrics adds in place."""
     metric.reset()
     for name, value in kept["state"].items():
-        moved = [one.to(device) for one in value] if isinstance(value, list) else value.to(device)
+        moved = (
+            [one.clone().to(device) for one in value] if isinstance(value, list) else value.clone().to(device)
+        )
         setattr(metric, name, moved)
     metric._update_count = kept["updates"]  # noqa: SLF001 - torchmetrics has no public way to say it
+    for name in COUNTERS:
+        if name in kept and hasattr(metric, name):
+            setattr(metric, name, int(kept[name]))
 
 
 def _stacked(values: list[Any]) -> torch.Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from drivetrain.base.errors import TrainerError
+from drivetrain.base.errors import DataError, TrainerError
 from drivetrain.data import CombinedLoader, holds_loaders, is_loader
 from drivetrain.events import is_unused
 from drivetrain.modules import DataModule, Module
@@ -45,7 +45,20 @@ def needed_loader(kind: str, verb: str, passed: Any, datamodule: DataModule | No
 
 
 def training_loader(found: Any) -> Any:
-    """Return the training loader; several, in a list or mapping, are read side by side."""
+    """Return the training loader; several, in a list or mapping, are read side by side.
+
+    Raises:
+        DataError [data.combined-mode]: loaders that are to be read one after the other.
+    """
+    if isinstance(found, CombinedLoader) and found.mode == "sequential":
+        raise DataError(
+            "data.combined-mode",
+            "fit on a CombinedLoader(..., mode='sequential')",
+            values={"mode": found.mode},
+            because="a training step has a batch of every loader",
+            hint="pass mode='max_size_cycle', 'max_size' or 'min_size'; to train on one loader after the "
+            "other, join the datasets: torch.utils.data.ConcatDataset",
+        )
     if isinstance(found, (list, tuple)) and len(found) == 1 and is_loader(found[0]):
         return found[0]
     return CombinedLoader(found, "max_size_cycle") if holds_loaders(found) else found

@@ -278,11 +278,19 @@ class _Group:
             parameters = [one for each in self.stepped for one in parameters_of(each.optimizer)]
             self.has_stepped = self.window.close(parameters, self._strategy.device)
             self._prepare(first)
-            return loss
+            return self._joint(loss) if self.reevaluates else loss
 
         self._step(first, lead)
         for one in others:
             self._step(one, functools.partial(self._prepare, one))
+
+    def _joint(self, loss: torch.Tensor | None) -> torch.Tensor | None:
+        """Return the loss of all ranks' samples: by it an optimizer decides whether it evaluates again."""
+        ranks = self._strategy.ranks
+        if loss is None or ranks.world_size == 1:
+            return loss
+        mean = self._strategy.collectives.all_reduce(loss.detach().clone(), "mean")
+        return torch.mul(mean, self.window.factor)
 
     def _prepare(self, one: Stepped) -> None:
         if not self.has_stepped:

@@ -18,7 +18,7 @@ from drivetrain.data import CombinedFeed, CombinedLoader, Feed, OwnFeed, Slice, 
 from drivetrain.events import is_unused
 from drivetrain.loops import checkpoint as checkpoints
 from drivetrain.loops.compiled import Compiler
-from drivetrain.loops.context import Context, running
+from drivetrain.loops.context import Context, callbacks_log, running
 from drivetrain.loops.evaluation import EvaluationLoop
 from drivetrain.loops.fit import FitLoop, Loaded
 from drivetrain.loops.lightning import VERSION, from_lightning, is_lightnings
@@ -56,7 +56,11 @@ class Request:
 
 def perform(context: Context, request: Request) -> Any:
     """Do what was asked for, on this rank."""
-    with _torch_switches(request.settings), running(context, has_data=request.has_data):
+    with (
+        _torch_switches(request.settings),
+        callbacks_log(context),
+        running(context, has_data=request.has_data),
+    ):
         if request.instead is not None:
             return request.instead(context.run, context.module)
         checkpoint = _read(context, request)
@@ -109,6 +113,7 @@ def _evaluate(context: Context, request: Request, checkpoint: Mapping[str, Any] 
         strategy.setup(module, None)
         if checkpoint is not None:
             checkpoints.restore_weights(context, checkpoint, request.ckpt_path)
+            checkpoints.restore_states(context, checkpoint, request.ckpt_path)
         if stage == "predict":
             keep = request.return_predictions
             predict = PredictionLoop(context, load(first), on_every_rank=request.is_external, keep=keep)

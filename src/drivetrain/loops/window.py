@@ -27,6 +27,8 @@ class Window:
         self._batches = self._samples = 0
         self.weight: torch.Tensor | float | None = None
         """Sum of the weights that this rank's steps returned in this window; None where they return none."""
+        self.factor: Any = 1.0
+        """What the gradients of the window that closed last were multiplied with, to put them right."""
 
     @property
     def is_open(self) -> bool:
@@ -84,7 +86,8 @@ class Window:
                 total = self._collectives.all_reduce(total, "sum")
             # No weight at all (every token masked) leaves gradients of zero, not of 0/0.
             factor = (self._collectives.world_size / total.clamp_min(1e-30)).float()
-        elif factor == 1.0:
+        self.factor = factor
+        if weight is None and factor == 1.0:
             return True
         grads = [one.grad for one in parameters if one.grad is not None]
         if grads:

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from drivetrain.base.errors import CollectiveError, ModuleError
-from drivetrain.base.tree import map_leaves
+from drivetrain.base.tree import leaves, map_leaves
+from drivetrain.collectives.alike import check_alike
 from drivetrain.modules.run import Recorder, Run, Stepper
 
 _LIVE = ("_run", "_recorder", "_stepper", "_fabric")
@@ -90,10 +91,11 @@ class Attached(torch.nn.Module):
             data: tensors of any one shape, the same on each rank.
             returns: [world_size, *shape]; one rank gives [1, *shape].
         Collectives:
-            one all_gather a tensor; every rank must call.
+            one all_gather a tensor, and an all_reduce of 16 bytes; every rank must call.
         Raises:
             ModuleError [module.no-trainer]: outside of a run.
             CollectiveError [collectives.no-groups]: ``group`` or ``sync_grads`` is said.
+            CollectiveError [collectives.shapes]: the ranks' tensors differ in number, shape or type.
         """
         if group is not None or sync_grads:
             raise CollectiveError(
@@ -104,6 +106,11 @@ class Attached(torch.nn.Module):
                 hint="use torch.distributed.nn.functional.all_gather for gradients",
             )
         collectives = self.trainer.collectives
+        check_alike(
+            [leaf for _, leaf in leaves(data) if isinstance(leaf, torch.Tensor)],
+            collectives,
+            self.trainer.strategy.device,
+        )
         return map_leaves(
             data,
             lambda leaf: (

@@ -128,7 +128,8 @@ class DataModule(WithHyperparameters):
         """Make a data module from a checkpoint's arguments and state; ``kwargs`` win over them."""
         found = LocalCheckpointIO().load(checkpoint_path, weights_only=weights_only)
         top, name = Entry(found, checkpoint_path), "datamodule_hyper_parameters"
-        module = made_from(cls, top[name] if name in found else None, hparams_file, kwargs)
+        kept, argument = top[name] if name in found else None, found.get("datamodule_hparams_name")
+        module = made_from(cls, kept, hparams_file, kwargs, argument)
         if found.get("datamodule"):
             with top["datamodule"].reading():
                 module.load_state_dict(dict(top["datamodule"].mapping()))

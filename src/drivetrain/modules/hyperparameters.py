@@ -43,14 +43,15 @@ def arguments_of_init(frame: FrameType | None, thing: object) -> dict[str, Any]:
         ModuleError [module.hyperparameters]: the frame is no ``__init__`` of the object.
     """
     found: dict[str, Any] = {}
-    while frame is not None and frame.f_code.co_name == "__init__" and _self_of(frame) is thing:
+    is_one = _is_init(frame, thing)
+    while frame is not None and _is_init(frame, thing):
         info = inspect.getargvalues(frame)
         own = {name: info.locals[name] for name in info.args[1:]}
         own |= info.locals[info.keywords] if info.keywords else {}
         own.pop("__class__", None)
         found |= own  # an outer frame is the more derived class's __init__, which the user calls
         frame = frame.f_back
-    if frame is None or not found:
+    if not is_one:
         raise ModuleError(
             "module.hyperparameters",
             f"save_hyperparameters() of {type(thing).__name__} finds no arguments",
@@ -59,6 +60,18 @@ def arguments_of_init(frame: FrameType | None, thing: object) -> dict[str, Any]:
             hint="call it in __init__, or pass the values: save_hyperparameters({'lr': 0.1})",
         )
     return found
+
+
+def _is_init(frame: FrameType | None, thing: object) -> bool:
+    return frame is not None and frame.f_code.co_name == "__init__" and _self_of(frame) is thing
+
+
+def _argument_of(frame: FrameType | None, thing: object, given: object) -> str | None:
+    """Return the argument of the ``__init__`` that a frame runs, which an object was given as."""
+    if frame is None or not _is_init(frame, thing):
+        return None
+    info = inspect.getargvalues(frame)
+    return next((name for name in info.args[1:] if info.locals.get(name) is given), None)
 
 
 def _self_of(frame: FrameType) -> object:
@@ -104,6 +117,8 @@ class WithHyperparameters:
     _hyperparameters: Hyperparameters | None = None
     _initial: Hyperparameters | None = None
     _unlogged_hparams: frozenset[str] = frozenset()
+    _hparams_name: str | None = None
+    """The argument of ``__init__`` that holds all of them, where it is one: ``hparams``, ``config``."""
 
     @property
     def hparams(self) -> Hyperparameters:
@@ -131,11 +146,12 @@ class WithHyperparameters:
         ``logger=False`` they are not given to loggers.
         """
         found = _values(args[0]) if len(args) == 1 else None
+        here = inspect.currentframe()
+        frame = frame or (here.f_back if here else None)
         if found is not None:
-            values = found
+            values, self._hparams_name = found, _argument_of(frame, self, args[0])
         else:
-            here = inspect.currentframe()
-            values = arguments_of_init(frame or (here.f_back if here else None), self)
+            values, self._hparams_name = arguments_of_init(frame, self), None
             values = {name: values[name] for name in args} if args else values
         ignored = [ignore] if isinstance(ignore, str) else list(ignore or ())
         plain, others = split_plain(values, ignored)
@@ -145,7 +161,8 @@ class WithHyperparameters:
         self.hparams.update({name: values[name] for name in others})
         if not logger:
             self._unlogged_hparams |= values.keys()
-        self._initial = Hyperparameters({**plain, **{name: values[name] for name in others}})
+        kept = {**plain, **{name: values[name] for name in others}}
+        self._initial = Hyperparameters({**(self._initial or {}), **kept})
 
 
 def _values(given: Any) -> dict[str, Any] | None:
@@ -164,8 +181,12 @@ def made_from(
     kept: Entry | None,
     path: str | os.PathLike[str] | None,
     given: Mapping[str, Any],
+    argument: object = None,
 ) -> T:
-    """Make an object from a checkpoint's arguments, those of a YAML file over them, those given over both."""
+    """Make an object from a checkpoint's arguments, those of a YAML file over them, those given over both.
+
+    ``argument`` names the one that takes all of them, where there is one.
+    """
     values = {} if kept is None else {name: entry.value for name, entry in kept.named()}
     if path is not None:
         import fsspec
@@ -176,4 +197,7 @@ def made_from(
     values |= given
     names = inspect.signature(kind).parameters
     takes_all = any(one.kind is one.VAR_KEYWORD for one in names.values())
+    if isinstance(argument, str) and argument in names and argument not in given:
+        own = {name: value for name, value in given.items() if takes_all or name in names}
+        return kind(**{argument: Hyperparameters(values), **own})
     return kind(**{name: value for name, value in values.items() if takes_all or name in names})

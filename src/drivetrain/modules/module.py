@@ -103,6 +103,7 @@ class Module(Optimizing, Exporting, WithHyperparameters):
 
         Nothing is computed, and nothing leaves the device, before someone reads it. In `training_step` the
         step's value is kept by default, elsewhere the epoch's; ``on_step`` and ``on_epoch`` say otherwise.
+        Loggers get steps' values of training only.
 
         ``reduce_fx`` makes the epoch's value of the steps': ``mean`` (weighted by ``batch_size``, by default
         the batch's own), ``sum``, ``min``, ``max``, or a function of all values as one tensor. ``rank_fx``
@@ -116,9 +117,9 @@ class Module(Optimizing, Exporting, WithHyperparameters):
             none here: all names are reduced together, after the steps that are logged and after an epoch.
 
         Raises:
-            ModuleError [module.log-outside]: no run is going on.
+            ModuleError [module.log-outside]: no run is going on, or none of its steps and epochs.
             ModuleError [module.log-value]: none of the kinds of values.
-            ModuleError [module.log-options]: the name was logged with other options before.
+            ModuleError [module.log-options]: with other options than before, or with none that keep it.
             ModuleError [module.log-reduction]: no such operation, or a group of ranks.
             CollectiveError [loop.logged-keys]: ranks log different names; raised by the loop, after the step.
         """
@@ -190,7 +191,7 @@ class Module(Optimizing, Exporting, WithHyperparameters):
         """
         found = LocalCheckpointIO().load(checkpoint_path, weights_only=weights_only)
         kept = Entry(found, checkpoint_path)["hyper_parameters"] if "hyper_parameters" in found else None
-        module = made_from(cls, kept, hparams_file, kwargs)
+        module = made_from(cls, kept, hparams_file, kwargs, found.get("hparams_name"))
         if not is_unused(module.configure_model):
             module.configure_model()
         on_load = module.on_load_checkpoint

@@ -151,8 +151,20 @@ class Run(Protocol):
         """Batches of each prediction loader, over all ranks."""
 
     @property
+    def fast_dev_run(self) -> int | bool:
+        """Whether the run only tries whether everything works, and leaves no file."""
+
+    @property
     def log_every_n_steps(self) -> int | Quantity:
         """Optimizer steps between those whose values are logged; a quantity where it has another unit."""
+
+    @property
+    def logging_step(self) -> int:
+        """The number under which loggers get the values of the step that was taken last."""
+
+    @property
+    def coming_logging_step(self) -> int:
+        """The number under which loggers get what is known before the coming step."""
 
     @property
     def is_logging_step(self) -> bool:

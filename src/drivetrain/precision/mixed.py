@@ -10,6 +10,7 @@ import torch
 from torch.amp.grad_scaler import GradScaler
 
 from drivetrain.base.errors import TrainerError
+from drivetrain.base.tree import map_leaves
 from drivetrain.precision.precision import Precision
 from drivetrain.resolver.facts import PrecisionFacts
 from drivetrain.resolver.known.precisions import mixed as known
@@ -79,6 +80,13 @@ class MixedPrecision(Precision):
     def convert_input(self, batch: Any) -> Any:
         """Bring float64 and half inputs to float32; autocast shortens what may be short."""
         return self.cast_floating(batch, torch.float32)
+
+    def convert_output(self, output: Any) -> Any:
+        """Bring what autocast shortened to float32."""
+        return map_leaves(
+            output,
+            lambda one: one.float() if isinstance(one, torch.Tensor) and one.dtype is self._dtype else one,
+        )
 
     def forward_context(self, device_type: str) -> AbstractContextManager[Any]:
         """Return torch's autocast for the device."""

@@ -51,6 +51,10 @@ class Precision(ABC):
     def convert_input(self, batch: Any) -> Any:
         """Convert the floating tensors of a nested batch; integers and booleans stay what they are."""
 
+    def convert_output(self, output: Any) -> Any:
+        """Convert what a module returned to a loop that is not ours; by default it stays what it is."""
+        return output
+
     @abstractmethod
     def forward_context(self, device_type: str) -> AbstractContextManager[Any]:
         """Return the context in which a step's forward runs."""

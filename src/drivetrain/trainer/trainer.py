@@ -390,10 +390,21 @@ class Trainer(View):
 
     def _gather(self, module: Module) -> None:
         """Bring together the callbacks of a run, and what they say of its settings."""
-        given, found = self._given_callbacks, with_own(self._given_callbacks, module)
+        given = self._given_callbacks = self._changed_callbacks()
+        found = with_own(given, module)
         self.callbacks = [one for one in found if one in given or not isinstance(one, self._left_out)]
+        self._gathered = [*self.callbacks]
         self._settings = with_schedule(self._given_settings, self.callbacks)
         check_objects(module, self.callbacks, Callback)
+
+    def _changed_callbacks(self) -> list[Callback]:
+        """Return the callbacks that were given, with what was done to the list since the last run."""
+        if self._gathered is None:
+            return self._given_callbacks
+        now, before = {id(one) for one in self.callbacks}, {id(one) for one in self._gathered}
+        gone = before - now
+        added = [one for one in self.callbacks if id(one) not in before]
+        return [one for one in self._given_callbacks if id(one) not in gone] + added
 
     def _run_within(
         self, stage: str, module: Module, datamodule: DataModule | None, loaders: Any, place: Place
@@ -450,6 +461,7 @@ def _on_rank(
             start_logging=functools.partial(_start_logging, trainer, strategy, request.stage),
         )
         context.give, context.counts_each = trainer._give, trainer._counts_each
+        context.shown = trainer._shown
         if trainer._autologs:
             context.log_hyperparameters = functools.partial(
                 log_hyperparameters, trainer.loggers, module, datamodule

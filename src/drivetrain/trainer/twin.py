@@ -57,6 +57,7 @@ def twin_of(
         validation=replace(settings.validation, num_sanity_steps=0),
     )
     twin._given_callbacks = callbacks if callback is None else [*callbacks, callback]
+    twin.callbacks, twin._gathered = twin._given_callbacks, None
     twin._left_out, twin._saves = left_out, saves
     # Code that asks for self.logger.experiment finds one, as in the run itself.
     twin.loggers = [DummyLogger() for _ in trainer.loggers]

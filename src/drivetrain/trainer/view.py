@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -34,6 +35,7 @@ class View:
     """The state of a Trainer, and questions about it."""
 
     _give: Callable[[Mapping[str, float], bool], None] | None = None
+    _shown: Callable[[Any], Any] | None = None
     _counts_each = False
     """See `Context`: how a subclass writes and counts in another library's way."""
     _left_out: tuple[type[Callback], ...] = ()
@@ -55,6 +57,7 @@ class View:
         self._settings = settings
         self._given_callbacks = callbacks
         self.callbacks = callbacks
+        self._gathered: list[Callback] | None = None
         """The callbacks: those given, those that the Trainer added, and in a run the module's own."""
         self.should_stop = False
         """Set it to end the fit after the step; with several ranks, after the next logging step or epoch."""
@@ -243,18 +246,28 @@ class View:
             raise no_run("estimated_stepping_batches")
         bounds, num_batches = self._settings.bounds, self._fitted.num_training_batches
         most = math.inf if bounds.max_steps < 0 else bounds.max_steps
-        if bounds.max_epochs < 0 or num_batches is None:
+        epochs = Fraction(bounds.max_epochs) if bounds.max_part is None else bounds.max_part
+        if epochs < 0 or num_batches is None:
             return most
-        factors = [self._settings.accumulation.at(epoch) for epoch in range(bounds.max_epochs)]
+        batches = [num_batches] * int(epochs) + [math.ceil(num_batches * (epochs % 1))]
+        windows = [
+            Fraction(count, self._settings.accumulation.at(epoch)) for epoch, count in enumerate(batches)
+        ]
         if self._settings.accumulation.spans_epochs:
-            return min(most, math.ceil(sum(num_batches / factor for factor in factors)))
-        return min(most, sum(math.ceil(num_batches / factor) for factor in factors))
+            return min(most, math.ceil(sum(windows)))
+        return min(most, sum(map(math.ceil, windows)))
 
     @property
     def is_last_batch(self) -> bool:
-        """Whether the batch that was taken last is the last of its epoch."""
+        """Whether the batch that is being taken, or was taken last, is the last of its epoch.
+
+        False for a loader without a length, whose last batch nobody knows beforehand.
+        """
         fitted = self._fitted
-        return fitted is not None and fitted.progress.steps == fitted.num_training_batches
+        if fitted is None:
+            return False
+        taken = fitted.progress.steps + fitted.in_step
+        return taken == fitted.num_training_batches or (taken == 0 and fitted.progress.epoch > 0)
 
     @property
     def node_rank(self) -> int:
@@ -366,9 +379,24 @@ class View:
         return self._settings.validation.every_n_epochs
 
     @property
+    def fast_dev_run(self) -> int | bool:
+        """Whether the run only tries whether everything works, and leaves no file."""
+        return self._settings.is_fast
+
+    @property
     def log_every_n_steps(self) -> int | Quantity:
         """Optimizer steps between those that are logged; a quantity where it has another unit."""
         return self._settings.log_every_n_steps
+
+    @property
+    def logging_step(self) -> int:
+        """The number under which loggers get the values of the step that was taken last."""
+        return self.global_step
+
+    @property
+    def coming_logging_step(self) -> int:
+        """The number under which loggers get what is known before the coming step."""
+        return self.global_step
 
     @property
     def is_logging_step(self) -> bool:
@@ -468,8 +496,8 @@ class View:
 
     @property
     def evaluating(self) -> bool:
-        """Whether the validation or the test loop runs now."""
-        return self._is_in("validation", "test")
+        """Whether the validation loop, also that before a fit, or the test loop runs now."""
+        return self._is_in("validation", "sanity", "test")
 
     @property
     def sanity_checking(self) -> bool:

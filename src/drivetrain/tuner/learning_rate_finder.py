@@ -69,8 +69,19 @@ class LearningRateFinder(Finder):
             follow(context.schedulers, optimizer, before)
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Where the search belongs; it was done before the optimizer was made."""
+        """Where the search belongs; it was done before the optimizer was made, which may not have used it."""
         self._begin(trainer, pl_module, "fit")
+        suggested = None if self.optimal_lr is None else self.optimal_lr.suggestion()
+        if suggested is None or not self._wanted.update_attr:
+            return
+        groups = [group for optimizer in trainer.optimizers for group in optimizer.param_groups]
+        # A schedule keeps what it was made with beside the rate: as initial_lr, or a cycle as max_lr.
+        kept = [value for group in groups for value in group.values() if isinstance(value, float)]
+        if suggested not in kept:
+            name, _ = self._wanted.places(pl_module)
+            made_with = ", ".join(f"{float(group['lr']):g}" for group in groups)
+            text = f"self.{name} is {suggested:g}, and the optimizer was made with {made_with}"
+            say(trainer, f"{type(self).__name__}: {text}: does configure_optimizers use self.{name}?")
 
     _starts = {"fit": on_fit_start}  # noqa: RUF012 - typed as a ClassVar in the base class
 
