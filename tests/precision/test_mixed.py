@@ -375,6 +375,19 @@ def test_resuming_is_exact_with_the_scale() -> None:
     assert report.is_exact, report
 
 
+def test_resuming_is_exact_where_gradients_wait_in_manual_optimization(tmp_path: Any) -> None:
+    options = {"init_scale": 1.0, "growth_interval": 1}
+    report = quiet(plugins=[scaled(**options)]).verify_resume(Uneven(), loader(44), steps=8)
+    assert report.is_exact, report
+
+    # And in a run without a scale they have their true size.
+    whole, other, path = Uneven(), Uneven(), tmp_path / "a.ckpt"
+    trainer = quiet(max_steps=6, plugins=[scaled(**options)], callbacks=[Saves(path, 3)])
+    trainer.fit(whole, loader(44))
+    quiet(max_steps=6, precision="32-true").fit(other, loader(44), ckpt_path=path)
+    assert_close(other, whole, tolerance=5e-3)
+
+
 class Saves(dt.Callback):
     def __init__(self, path: Any, at: int) -> None:
         self.path, self.at = path, at

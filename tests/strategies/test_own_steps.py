@@ -24,6 +24,7 @@ def test_a_step_sees_true_gradients_or_none() -> None:
     before: list[float] = []
     own = OwnSteps(strategy, lambda _: before.append(parameter.grad.item()))
     handles = own.watch(optimizer)
+    assert own.watch(optimizer) == []
     strategy.backward(parameter.sum())
     assert parameter.grad.item() == 8.0
     optimizer.step()

@@ -123,14 +123,14 @@ class Engine:
         return build_strategy(found.plan, found.catalogue, found.objects, place)
 
     def _close(self) -> None:
+        for handle in self._handles:
+            handle.remove()
         for loader in self._loaders:
             loader.close()
         for ready in self._ready:
             ready.release()
         if self._strategy is not None:
             self._strategy.close()
-        for handle in self._handles:
-            handle.remove()
         self._strategy, self._ready, self._loaders, self._own, self._handles = None, [], [], None, []
 
     def __getstate__(self) -> dict[str, Any]:

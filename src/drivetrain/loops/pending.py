@@ -46,7 +46,7 @@ def restore(
         _take(context, of_ranks[ranks.rank], rescaled)
         return
     if not context.module.automatic_optimization:
-        _take(context, of_ranks[0], 1.0)  # they were averaged after each backward: the same on all ranks
+        _take(context, of_ranks[0], rescaled)  # they were averaged after each backward: the same on all ranks
         return
     # Gradients are averaged over ranks: a sum over the old ones, on one of the new.
     for kept in of_ranks if ranks.is_zero else ():

@@ -32,13 +32,15 @@ class OwnSteps:
         self._withheld: dict[torch.optim.Optimizer, Kept] = {}
 
     def watch(self, optimizer: torch.optim.Optimizer) -> list[Any]:
-        """Watch an optimizer's steps until the handles that are returned are removed.
+        """Watch an optimizer's steps until the handles that are returned are removed; none if it is watched.
 
         Raises:
             ModuleError [module.closure]: it evaluates the loss itself, and the loss is scaled.
         """
         if self._scales and evaluates_again(optimizer):
             raise scaled_closure(optimizer, self._strategy.precision.name)
+        if optimizer in self._optimizers:
+            return []
         self._optimizers.append(optimizer)
         return [optimizer.register_step_pre_hook(self._start), optimizer.register_step_post_hook(self._end)]
 
