@@ -385,7 +385,7 @@ def test_resuming_is_exact_where_gradients_wait_in_manual_optimization(tmp_path:
     trainer = quiet(max_steps=6, plugins=[scaled(**options)], callbacks=[Saves(path, 3)])
     trainer.fit(whole, loader(44))
     quiet(max_steps=6, precision="32-true").fit(other, loader(44), ckpt_path=path)
-    assert_close(other, whole, tolerance=5e-3)
+    assert_close(other.net, whole.net, tolerance=1e-4)  # theirs are the gradients that waited
 
 
 class Saves(dt.Callback):
