@@ -91,6 +91,7 @@ _HOMES = {
     "modules.summary": ("summarize",),
     "precision.mixed": ("MixedPrecision",),
     "precision.precision": ("Precision",),
+    "precision.report": ("PrecisionReport", "PrecisionRow"),
     "precision.true": ("TruePrecision",),
     "profilers.advanced": ("AdvancedProfiler",),
     "profilers.pass_through": ("PassThroughProfiler",),

@@ -90,6 +90,8 @@ from drivetrain.modules.module import Module as Module
 from drivetrain.modules.summary import summarize as summarize
 from drivetrain.precision.mixed import MixedPrecision as MixedPrecision
 from drivetrain.precision.precision import Precision as Precision
+from drivetrain.precision.report import PrecisionReport as PrecisionReport
+from drivetrain.precision.report import PrecisionRow as PrecisionRow
 from drivetrain.precision.true import TruePrecision as TruePrecision
 from drivetrain.profilers.advanced import AdvancedProfiler as AdvancedProfiler
 from drivetrain.profilers.pass_through import PassThroughProfiler as PassThroughProfiler

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
@@ -115,7 +116,8 @@ def ranks_here(plan: Plan, catalogue: Catalogue, objects: Mapping[str, object]) 
 def build_strategy(plan: Plan, catalogue: Catalogue, objects: Mapping[str, object], place: Place) -> Strategy:
     """Make the run-time strategy of one rank, with all that it owns."""
     accelerator = objects.get("accelerator") or _load(catalogue.accelerators[plan.accelerator].runtime)()
-    precision = objects.get("precision") or _load(catalogue.precisions[plan.precision].runtime)(
+    # A user's object says how; what a run keeps, such as a scale, is the run's own.
+    precision = copy.copy(objects.get("precision")) or _load(catalogue.precisions[plan.precision].runtime)(
         plan.precision
     )
     checkpoint_io = (

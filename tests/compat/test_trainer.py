@@ -335,6 +335,13 @@ def test_a_precision_that_scales_nothing_has_no_scaler(tmp_path):
     assert trainer.scaler is None
 
 
+def test_one_that_scales_the_loss_has_torchs_scaler(tmp_path):
+    trainer = made(tmp_path, max_steps=2, precision="16-mixed")
+    trainer.fit(Net(), loader(3))
+    assert isinstance(trainer.scaler, torch.amp.GradScaler)
+    assert trainer.scaler.get_scale() in (2.0**14, 2.0**15, 2.0**16)
+
+
 class Outputs(Net):
     def __init__(self, how: str) -> None:
         super().__init__()

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import drivetrain as dt
 from drivetrain.loops.lightning import from_lightning, is_lightnings, to_lightning
-from tests.loops.models import quiet
+from tests.loops.models import Regression, loader, quiet
 
 DATA = Path(__file__).parents[1] / "checkpoint_io" / "data"
 BOTH = pytest.mark.parametrize("version", ["1.9", "2.6"])
@@ -160,6 +160,25 @@ def test_several_optimizers_and_ranks_are_counted_as_here() -> None:
         ]
         == 14
     )
+
+
+@FOREIGN
+def test_the_scale_of_a_loss_goes_both_ways(tmp_path: Path) -> None:
+    trainer = quiet(max_steps=2, precision="16-mixed")
+    trainer.fit(Regression(), loader())
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    theirs = to_lightning(torch.load(tmp_path / "a.ckpt", weights_only=True), "a.ckpt")
+    kept = theirs["MixedPrecision"]
+    assert torch.amp.GradScaler("cpu").state_dict().keys() == kept.keys()
+    old = {name: value for name, value in theirs.items() if name != "MixedPrecision"}
+    for one in (theirs, {**old, "MixedPrecisionPlugin": kept}):
+        ours = from_lightning(one, "a.ckpt", 1)
+        assert ours["loops"]["fit"]["precision"] == kept
+        assert ours["datamodule"] == {}
+    torch.save({**theirs, "MixedPrecision": {**kept, "scale": 256.0}}, tmp_path / "b.ckpt")
+    resumed = quiet(max_steps=4, precision="16-mixed")
+    resumed.fit(Regression(), loader(), ckpt_path=tmp_path / "b.ckpt")
+    assert resumed.precision_plugin.scale == 256.0
 
 
 @FOREIGN

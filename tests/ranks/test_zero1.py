@@ -387,6 +387,67 @@ def test_after_a_rank_has_failed_the_weights_are_there_and_the_state_is_not(
         assert not differing(torch.load(one, weights_only=True)["state_dict"], dict(module.state_dict()))
 
 
+class Overflowing(Regression):
+    """One parameter's gradient overflows on one rank; its owner is not told before the others step."""
+
+    def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+        loss = super().training_step(batch, batch_idx)
+        return loss + self.net[0].bias.sum() * torch.inf if batch_idx == 3 and self.global_rank else loss
+
+
+class OverflowingByHand(Overflowing):
+    def __init__(self) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, batch: Any, batch_idx: int) -> None:
+        optimizer = self.optimizers()
+        self.manual_backward(super().training_step(batch, batch_idx))
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+@pytest.mark.parametrize("kind", [Overflowing, OverflowingByHand])
+@pytest.mark.parametrize("precision", ["16-mixed", "bf16-true"])
+def test_short_formats_are_those_of_ddp_also_where_one_gradient_overflows(
+    tmp_path: Path, kind: type[Regression], precision: str
+) -> None:
+    found, expected = (
+        fit(
+            kind() if precision == "16-mixed" else Regression(),
+            tmp_path / f"{one}.ckpt",
+            one,
+            precision=precision,
+        )
+        for one in ("zero1", "ddp")
+    )
+    assert not differing(without_plan(found[0]), without_plan(expected[0]))
+    assert all(torch.isfinite(value).all() for value in found[0]["state_dict"].values())
+
+
+def overflow(engine: Any) -> list[torch.Tensor]:
+    module = Regression().float()
+    ready, optimizer = engine.setup(module, torch.optim.AdamW(module.parameters(), lr=0.01))
+    for step in range(4):
+        optimizer.zero_grad()
+        loss = ready(torch.full((2, 4), 0.5 + engine.global_rank)).square().mean()
+        spoilt = module.net[0].bias.sum() * torch.inf if step == 2 and engine.global_rank else 0.0
+        engine.backward(loss + spoilt)
+        optimizer.step()
+    return [one.detach().clone() for one in module.parameters()]
+
+
+def test_the_engine_leaves_out_a_step_that_overflows_in_a_part_of_another_rank() -> None:
+    zero1, ddp = (
+        dt.Engine(accelerator="cpu", devices=2, strategy=one, launcher="fork", precision="16-mixed").launch(
+            overflow
+        )
+        for one in ("zero1", "ddp")
+    )
+    assert not differing(zero1, ddp)
+    assert all(torch.isfinite(one).all() for one in zero1)
+
+
 def engine_main(engine: Any, path: Path | None, goes_on: bool) -> tuple[list[Any], int]:
     nets = [
         torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)) for _ in range(2)

@@ -15,6 +15,7 @@ from drivetrain.compat.gathering import gathered
 from drivetrain.compat.module import LightningModule
 from drivetrain.compat.tools import last_seed, seed_everything
 from drivetrain.engine import Engine, EngineLoader, EngineModule
+from drivetrain.strategies.clipping import total_norm
 
 _NORM = 2.0
 _BACKWARD = ("gradient", "retain_graph", "create_graph", "inputs")
@@ -136,9 +137,10 @@ class Fabric(Engine):
             )
         norm = None
         if max_norm is not None and clip_val is None:
-            grads = [one.grad for group in optimizer.param_groups for one in group["params"]]
-            norm = torch.nn.utils.get_total_norm([one for one in grads if one is not None])
-            if error_if_nonfinite and not bool(torch.isfinite(norm)):
+            is_whole = self.strategy.unscale(optimizer)
+            norm = total_norm([one for group in optimizer.param_groups for one in group["params"]])
+            # An overflow in a format that scales the loss is no error: the step will be left out.
+            if error_if_nonfinite and is_whole and not bool(torch.isfinite(norm)):
                 message = (
                     f"the norm of the gradients is {float(norm)}; pass error_if_nonfinite=False to go on"
                 )

@@ -14,6 +14,7 @@ from drivetrain.base.errors import CollectiveError, EngineError
 from drivetrain.base.origin import AUTO, OFF, ONE
 from drivetrain.base.tree import leaves, map_leaves
 from drivetrain.build import build_launcher, build_strategy, check, ranks_here
+from drivetrain.checkpoint_io.entry import Entry
 from drivetrain.collectives.alike import check_alike
 from drivetrain.collectives.place import Place
 from drivetrain.data import Slice, counted, make_feed
@@ -26,9 +27,12 @@ from drivetrain.modules.run import Logs
 from drivetrain.resolver.front import plan_for
 from drivetrain.resolver.plan import Plan
 from drivetrain.resolver.ranks import Ranks
+from drivetrain.strategies.own_steps import OwnSteps
 from drivetrain.strategies.strategy import Strategy
 
 T = TypeVar("T")
+_SCALER = "loss_scaler"
+"""The entry of a checkpoint that has the scale of the loss, in a format that scales it."""
 
 
 class Engine:
@@ -82,6 +86,8 @@ class Engine:
         self._strategy: Strategy | None = None
         self._ready: list[EngineModule] = []
         self._loaders: list[EngineLoader] = []
+        self._own: OwnSteps | None = None
+        self._handles: list[Any] = []
 
     def launch(self, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
         """Call ``function(engine, ...)`` on every rank and return this process's result.
@@ -109,6 +115,7 @@ class Engine:
     def _open(self, place: Place) -> None:
         self._strategy = self._made(place)
         self._strategy.open()
+        self._own = OwnSteps(self._strategy)
         self._strategy.spread_rng()
 
     def _made(self, place: Place) -> Strategy:
@@ -116,17 +123,26 @@ class Engine:
         return build_strategy(found.plan, found.catalogue, found.objects, place)
 
     def _close(self) -> None:
+        for handle in self._handles:
+            handle.remove()
         for loader in self._loaders:
             loader.close()
         for ready in self._ready:
             ready.release()
         if self._strategy is not None:
             self._strategy.close()
-        self._strategy, self._ready, self._loaders = None, [], []
+        self._strategy, self._ready, self._loaders, self._own, self._handles = None, [], [], None, []
 
     def __getstate__(self) -> dict[str, Any]:
         """Travel to another rank without what belongs to this one."""
-        return {**self.__dict__, "_strategy": None, "_ready": [], "_loaders": []}
+        return {
+            **self.__dict__,
+            "_strategy": None,
+            "_ready": [],
+            "_loaders": [],
+            "_own": None,
+            "_handles": [],
+        }
 
     @property
     def strategy(self) -> Strategy:
@@ -219,6 +235,7 @@ class Engine:
         ready = EngineModule(module, strategy)
         self._ready.append(ready)
         # The first module's strategy has all optimizers, and with them the states that are saved.
+        self._watch(optimizers)  # first: what overflowed is looked for among all parameters, not a rank's own
         self.strategy.setup_optimizers(optimizers)
         strategy.optimizers_to_device(optimizers, strategy.device)
         return (ready, *optimizers) if optimizers else ready
@@ -230,9 +247,21 @@ class Engine:
 
     def setup_optimizers(self, *optimizers: torch.optim.Optimizer) -> Any:
         """Make optimizers ready whose module was set up before; return it, or a tuple of several."""
+        self._watch(optimizers)
         self.strategy.setup_optimizers(optimizers)
         self.strategy.optimizers_to_device(optimizers, self.device)
         return optimizers[0] if len(optimizers) == 1 else optimizers
+
+    def _watch(self, optimizers: Iterable[torch.optim.Optimizer]) -> None:
+        """See to it that they step with gradients of their true size."""
+        assert self._own is not None  # noqa: S101 - made with the strategy
+        if self.strategy.precision.scales_loss:
+            for one in optimizers:
+                self._handles += self._own.watch(one)
+
+    def _settle(self) -> None:
+        if self._own is not None:
+            self._own.settle()
 
     def setup_dataloaders(
         self,
@@ -268,7 +297,7 @@ class Engine:
         return made[0] if len(made) == 1 else made
 
     def backward(self, loss: torch.Tensor, *, weight: float | None = None, **options: Any) -> None:
-        """Compute gradients, of the mean of all ranks' losses.
+        """Compute gradients, of the mean of all ranks' losses; ``16-mixed`` scales them until a step.
 
         ``weight`` is what this rank's loss counts; by default that of the loader that is being read: 1, but
         in a last step that does not come out even. ``options`` go to Tensor.backward.
@@ -282,6 +311,7 @@ class Engine:
                 raise _which_weight(sorted(weights))
             weight = weights.pop()
         loss = loss if weight == 1.0 else loss * weight
+        self._settle()
         scaled: Any = self.strategy.precision.scale_loss(loss)
         scaled.backward(**options)
         for ready in self._ready:
@@ -315,7 +345,8 @@ class Engine:
         wanted = Clipping.read(
             clip_val if max_norm is None else max_norm, "value" if max_norm is None else "norm"
         )
-        if wanted.val is not None:
+        # Gradients that overflowed will not be stepped with, and stay what they are.
+        if wanted.val is not None and self.strategy.unscale(optimizer):
             self.strategy.clip_gradients(optimizer, wanted.val, wanted.algorithm)
 
     def autocast(self) -> AbstractContextManager[Any]:
@@ -429,14 +460,17 @@ class Engine:
     def save(self, path: str | os.PathLike[str], state: Mapping[str, Any]) -> None:
         """Write a checkpoint, whole or not at all: modules, optimizers and loaders by their states.
 
-        Every rank's random state goes with it, so that `load` goes on exactly.
+        Every rank's random state goes with it, and the scale of the loss, so that `load` goes on exactly.
 
         Collectives:
             a gather of the random states, and those of the strategy; every rank must call.
         """
         strategy = self.strategy
         rng = strategy.collectives.gather_object(strategy.rng_state())
-        strategy.save({**packed(dict(state), strategy), "rng": rng}, path)
+        self._settle()
+        scaler = strategy.precision.state_dict()
+        beside = {_SCALER: scaler} if scaler else {}
+        strategy.save({**beside, **packed(dict(state), strategy), "rng": rng}, path)
 
     def load(
         self, path: str | os.PathLike[str], state: Mapping[str, Any], strict: bool = True
@@ -453,6 +487,9 @@ class Engine:
         if strict:
             check_names(state, found, path)
         rng = found.pop("rng", None) or []
+        scaler = {} if _SCALER in state else found.pop(_SCALER, {})
+        with Entry(scaler, path, _SCALER).reading():
+            strategy.precision.load_state_dict(scaler)
         loaded = {
             name: unpacked(value, found[name], strategy, strict) if name in found else value
             for name, value in state.items()

@@ -287,10 +287,12 @@ def restore_training(context: Context, checkpoint: Mapping[str, Any], path: obje
 
 def _restore_loop(context: Context, fit: Entry) -> None:
     strategy = context.strategy
-    with fit["windows"].reading():
-        pending.restore(context, fit["window"].sequence(), fit["windows"].sequence())
+    kept = dict(fit["precision"].mapping())
     with fit["precision"].reading():
-        strategy.precision.load_state_dict(dict(fit["precision"].mapping()))
+        strategy.precision.load_state_dict(kept)
+        scale = float(kept.get("scale", 1.0))
+    with fit["windows"].reading():
+        pending.restore(context, fit["window"].sequence(), fit["windows"].sequence(), scale)
     with fit["logged"].reading():
         _restore_logged(context, fit.mapping())
     _restore_data(context, fit["data"].each())

@@ -17,6 +17,8 @@ from drivetrain.checkpoint_io.entry import Entry
 from drivetrain.loops.progress import Progress
 
 VERSION = "pytorch-lightning_version"
+_SCALERS = ("MixedPrecision", "MixedPrecisionPlugin", "NativeMixedPrecisionPlugin")
+"""Under which the state of the loss scaler is there, torch's own, by release."""
 _WRITTEN_AS = "2.6.1"
 """The release whose form ours is given; those before 2.0 find theirs in it too."""
 
@@ -41,12 +43,12 @@ def from_lightning(checkpoint: Mapping[str, Any], path: object, world_size: int)
     # There it is the sum over optimizers.
     steps //= max(1, num_optimizers)
     progress = _progress(top["loops"]["fit_loop"], steps, world_size)
-    fit = {
+    fit: dict[str, Any] = {
         "progress": progress.state_dict(),
         **{name: [] for name in ("logged", "windows", "data", "window")},
         "is_exact": False,
         "metrics": {},
-        "precision": {},
+        "precision": next((checkpoint[name] for name in _SCALERS if checkpoint.get(name)), {}),
     }
     others = {name: value for name, value in checkpoint.items() if _is_state_of_data(name, value)}
     kept = checkpoint.get("callbacks", {})
@@ -68,7 +70,7 @@ def _is_state_of_data(name: str, value: object) -> bool:
         "loops",
         "callbacks",
         "state_dict",
-        "MixedPrecision",
+        *_SCALERS,
     }
     return name[:1].isupper() and name not in known and isinstance(value, Mapping)
 
@@ -151,11 +153,13 @@ def to_lightning(checkpoint: Mapping[str, Any], path: object) -> dict[str, Any]:
     ours = ("plan", "drivetrain_version", "torch_version", "rng", "datamodule", "datamodule_hyper_parameters")
     # There it is the sum over optimizers.
     progress.global_step *= max(1, len(top["optimizer_states"].sequence()))
+    scaler = top["loops"]["fit"]["precision"].mapping()
     return {
         **{name: value for name, value in checkpoint.items() if name not in ours},
         "epoch": progress.epoch,
         "global_step": progress.global_step,
         VERSION: _WRITTEN_AS,
+        **({_SCALERS[0]: scaler} if scaler else {}),
         "hparams_name": checkpoint.get("hparams_name", "kwargs"),
         "loops": {"fit_loop": _fit_loop(progress)},
         # Those of one class and several settings have keys of another form; they begin anew there.

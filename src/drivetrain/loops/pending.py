@@ -27,23 +27,30 @@ def state(context: Context) -> dict[str, Any]:
 
 
 def restore(
-    context: Context, counters: Sequence[Mapping[str, int]], of_ranks: Sequence[Mapping[str, Any]]
+    context: Context,
+    counters: Sequence[Mapping[str, int]],
+    of_ranks: Sequence[Mapping[str, Any]],
+    scale: float,
 ) -> None:
-    """Take up the windows; on another world size rank 0 has what all ranks had together."""
+    """Take up the windows; on another world size rank 0 has what all ranks had together.
+
+    ``scale`` is that of the kept gradients; they come to this run's, whose number format may be another.
+    """
     for window, kept in zip(context.windows, counters, strict=False):
         window.load_state_dict(kept)
     ranks = context.strategy.ranks
     if not of_ranks or not of_ranks[0]:
         return
+    rescaled = context.strategy.precision.scale / scale
     if len(of_ranks) == ranks.world_size:
-        _take(context, of_ranks[ranks.rank], 1.0)
+        _take(context, of_ranks[ranks.rank], rescaled)
         return
     if not context.module.automatic_optimization:
-        _take(context, of_ranks[0], 1.0)  # they were averaged after each backward: the same on all ranks
+        _take(context, of_ranks[0], rescaled)  # they were averaged after each backward: the same on all ranks
         return
     # Gradients are averaged over ranks: a sum over the old ones, on one of the new.
     for kept in of_ranks if ranks.is_zero else ():
-        _take(context, kept, ranks.world_size / len(of_ranks))
+        _take(context, kept, rescaled * ranks.world_size / len(of_ranks))
     if not ranks.is_zero:
         _take(context, of_ranks[0], 0.0)
 

@@ -17,6 +17,13 @@ from drivetrain.loops.optimization import Clipping, Stepped, parameters_of, step
 from drivetrain.loops.output import read_loss, read_weight
 from drivetrain.loops.window import Window
 from drivetrain.strategies.closure import wants_closure
+from drivetrain.strategies.own_steps import (
+    Kept,
+    OwnSteps,
+    give_back,
+    scaled_closure,
+    withhold,
+)
 
 Take: TypeAlias = Callable[[Any, int, Share], Any]
 """Takes a batch, its number and its share; returns what the step returned."""
@@ -121,6 +128,7 @@ class AutomaticStepper:
 
     def _count(self, *, has_stepped: bool) -> None:
         if has_stepped:
+            self._context.strategy.rescale()
             self._context.progress.global_step += 1
             if self._has_step_schedulers:
                 step_schedulers(self._context, "step", self._context.progress.global_step)
@@ -133,8 +141,9 @@ class AutomaticStepper:
         training_step, num_arguments = strategy.training_step, arguments_taken(module.training_step, 2)
         before_zero, before_backward, after_backward, before_step = _hooks(context)
         has_step_schedulers, is_alone = self._has_step_schedulers, world_size == 1
+        scales = strategy.precision.scales_loss
 
-        def take(batch: Any, index: int, share: Share) -> Any:
+        def take(batch: Any, index: int, share: Share) -> Any:  # noqa: C901 - as above
             output = training_step(batch, index) if num_arguments > 1 else training_step(batch)
             loss = read_loss(output, module, world_size)
             if loss is None:
@@ -157,6 +166,9 @@ class AutomaticStepper:
                 for call in before_step:
                     call(optimizer)
                 optimizer.step()
+            if scales:
+                strategy.rescale()
+                _note_step(optimizer)
             progress.global_step += 1
             progress.samples += share.total
             if has_step_schedulers:
@@ -189,6 +201,9 @@ class _Group:
         elif any(one.clip_val is not None for one in stepped):
             self._clips = self._clip
         self.reevaluates = any(wants_closure(one.optimizer) for one in stepped)
+        precision = context.strategy.precision
+        if self.reevaluates and precision.scales_loss:
+            raise scaled_closure(stepped[0].optimizer, precision.name)
         if self.reevaluates and len(stepped) > 1:
             raise _alone(module, stepped)
 
@@ -281,6 +296,9 @@ class _Group:
         if not self.has_stepped:
             return
         one.is_ready = self._strategy.unscale(one.optimizer)
+        if not one.is_ready:
+            _note_step(one.optimizer)
+            return
         for call in self._before_step:
             call(one.optimizer)
         if self._clips is not None:
@@ -293,10 +311,14 @@ class _Group:
 
             def noted() -> Any:
                 called.append(True)
-                return closure()
+                loss = closure()
+                if self.has_stepped and not one.is_ready:
+                    withheld.extend(withhold(one.optimizer))
+                return loss
 
-            progress = self._context.progress
+            progress, withheld = self._context.progress, Kept()
             self._optimizer_step(progress.epoch, progress.steps, one.optimizer, noted)
+            give_back(withheld)
             if not called:
                 raise _never_called(self._module)
         elif self.reevaluates:
@@ -321,11 +343,9 @@ class ManualStepper:
         self._has_stepped = False
         hooks = _hooks(context)
         _, self._before_backward, self._after_backward, self._before_step = hooks
+        self._own = OwnSteps(context.strategy, self._before)
         for one in context.optimizers:
-            context.handles += [
-                one.register_step_pre_hook(self._before),
-                one.register_step_post_hook(self._after),
-            ]
+            context.handles += [*self._own.watch(one), one.register_step_post_hook(self._after)]
 
     def take(self, factor: int) -> Take:  # noqa: ARG002 - refused with manual optimization
         """Return the function that takes a batch."""
@@ -336,6 +356,7 @@ class ManualStepper:
         def take(batch: Any, index: int, share: Share) -> Any:
             self._share, self._has_stepped = share, not has_optimizers
             output = strategy.training_step(*(batch, index)[:num_arguments])
+            self._own.settle()
             progress.samples += share.total
             progress.global_step += self._has_stepped
             return output
@@ -347,6 +368,7 @@ class ManualStepper:
 
     def manual_backward(self, loss: torch.Tensor) -> None:
         """Compute gradients of the mean of all ranks' losses, weighted by their batches' samples."""
+        self._own.settle()
         if self._share is not None and self._share.weight != 1.0:
             loss = loss * self._share.weight
         for call in self._before_backward:
@@ -356,11 +378,11 @@ class ManualStepper:
             call()
 
     def clip(self, optimizer: torch.optim.Optimizer, clip_val: float | None, algorithm: str | None) -> None:
-        """Clip an optimizer's gradients."""
-        clip(self._context, optimizer, clip_val, algorithm)
+        """Clip an optimizer's gradients; those that overflowed will not be stepped with, and stay."""
+        if self._context.strategy.unscale(optimizer):
+            clip(self._context, optimizer, clip_val, algorithm)
 
-    def _before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        self._context.strategy.unscale(optimizer)
+    def _before(self, optimizer: torch.optim.Optimizer) -> None:
         for call in self._before_step:
             call(optimizer)
 
@@ -380,6 +402,11 @@ def clip(
     )
     if wanted.val is not None:
         context.strategy.clip_gradients(optimizer, wanted.val, wanted.algorithm)
+
+
+def _note_step(optimizer: torch.optim.Optimizer) -> None:
+    """Tell torch of a step that may have been left out: it would warn of schedulers that step before any."""
+    optimizer._opt_called = True  # type: ignore[attr-defined]  # noqa: SLF001 - no public way
 
 
 def _override(context: Context, name: str) -> Callable[..., Any] | None:

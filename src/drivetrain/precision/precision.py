@@ -15,11 +15,15 @@ from drivetrain.resolver.facts import PrecisionFacts
 class Precision(ABC):
     """A number format; ``name`` is the flag's value.
 
-    The scaling hooks change nothing unless the format needs it: a float16 format multiplies the
+    The scaling hooks change nothing unless the format needs it: float16 arithmetic multiplies the
     loss in `scale_loss` and undoes it in `unscale`, after which gradients have their true size.
     """
 
     name: str
+    scales_loss: bool = False
+    """Whether gradients are larger than they truly are until `unscale`, and a step may be left out."""
+    num_left_out: int = 0
+    """Optimizer steps of the run that were left out, as gradients overflowed."""
 
     @property
     @abstractmethod
@@ -30,6 +34,14 @@ class Precision(ABC):
     def made_in(self) -> torch.dtype | None:
         """What new parameters are made in; None leaves torch's default, which is then converted."""
         return None
+
+    @property
+    def scale(self) -> float:
+        """By how much gradients are larger than they truly are before `unscale`; reads the device."""
+        return 1.0
+
+    def setup(self, device: torch.device) -> None:  # noqa: B027 - most formats keep nothing of a run
+        """Begin a run on a device; nothing of an earlier one stays."""
 
     @abstractmethod
     def convert_module(self, module: torch.nn.Module) -> None:
@@ -53,11 +65,17 @@ class Precision(ABC):
 
     @abstractmethod
     def unscale(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Give gradients their true size; False when the step must be left out (they overflowed)."""
+        """Give gradients their true size; False when the step must be left out (they overflowed).
+
+        Asked again before `rescale`, it returns the same and changes nothing.
+        """
+
+    def rescale(self) -> None:  # noqa: B027 - most formats have no scale
+        """Choose the scale of the next loss, after every optimizer of a step has stepped or was left out."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint needs (the scale), tensors and plain containers only."""
+        """Return what a checkpoint needs, tensors and plain containers only; `scale` as ``scale``, if any."""
 
     @abstractmethod
     def load_state_dict(self, state: dict[str, Any]) -> None:

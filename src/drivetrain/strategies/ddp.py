@@ -56,6 +56,12 @@ class DDPRuntime(Strategy):
         """Return the size of the buckets, each gradient once more, unless gradients are views of them."""
         return self._averaging.bytes_beside(module)
 
+    def reduces_in(self, module: torch.nn.Module) -> tuple[torch.dtype, ...]:
+        """Return the types of the trainable parameters: each gradient is averaged in its own."""
+        if self.ranks.world_size == 1:
+            return ()
+        return tuple(dict.fromkeys(one.dtype for one in module.parameters() if one.requires_grad))
+
     def clip_gradients(self, optimizer: torch.optim.Optimizer, clip_val: float, algorithm: str) -> None:
         """Clip by torch's own functions: gradients are averaged before, so each rank clips the same."""
         clip_whole(optimizer, clip_val, algorithm)

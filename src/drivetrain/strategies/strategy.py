@@ -78,6 +78,7 @@ class Strategy(ABC):
             every rank must call.
         """
         self.accelerator.setup(self.device)
+        self.precision.setup(self.device)
         self._collectives = connect(self.place, self._backend, self.device)
 
     @final
@@ -247,8 +248,20 @@ class Strategy(ABC):
 
     @final
     def unscale(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Give gradients their true size; False when the step must be left out, as they overflowed."""
+        """Give gradients their true size; False when the step must be left out, as they overflowed.
+
+        Gradients were combined over ranks before, so that what overflowed on one did on all.
+        """
         return self.precision.unscale(optimizer)
+
+    @final
+    def rescale(self) -> None:
+        """Choose the scale of the next loss, after every optimizer of a step was asked to step."""
+        self.precision.rescale()
+
+    def reduces_in(self, module: torch.nn.Module) -> tuple[torch.dtype, ...]:  # noqa: ARG002 - for those that do
+        """Return the types in which gradients are combined over ranks; none where they are not."""
+        return ()
 
     @final
     def optimizers_to_device(self, optimizers: Sequence[torch.optim.Optimizer], device: torch.device) -> None:

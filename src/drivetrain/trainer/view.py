@@ -22,6 +22,7 @@ from drivetrain.loops.optimization import Scheduled
 from drivetrain.loops.settings import Settings
 from drivetrain.modules import DataModule, Module
 from drivetrain.modules.run import Logs
+from drivetrain.precision.report import PrecisionReport, report
 from drivetrain.profilers.pass_through import PassThroughProfiler
 from drivetrain.profilers.profiler import Profiler
 from drivetrain.resolver.plan import Plan
@@ -291,6 +292,17 @@ class View:
             TrainerError [trainer.no-run]: nothing is running.
         """
         return self.strategy.precision
+
+    def precision_report(self) -> PrecisionReport:
+        """Return which formats the tensors of the last run had on this rank; ``print`` it for a table.
+
+        Raises:
+            TrainerError [trainer.no-run]: nothing has run.
+        """
+        if self._context is None:
+            raise no_run("precision_report()")
+        strategy, module = self._context.strategy, self._context.module
+        return report(module, self._context.optimizers, strategy.precision, strategy.reduces_in(module))
 
     @property
     def accelerator(self) -> Any:

@@ -9,5 +9,10 @@ FACTS = (
         ("bf16",),
         runtime="drivetrain.precision.mixed:MixedPrecision",
     ),
-    PrecisionFacts("16-mixed", "float32 parameters, float16 arithmetic, scaled loss", ("16",)),
+    PrecisionFacts(
+        "16-mixed",
+        "float32 parameters, float16 arithmetic, scaled loss",
+        ("16",),
+        runtime="drivetrain.precision.mixed:MixedPrecision",
+    ),
 )

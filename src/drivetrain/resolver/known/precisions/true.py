@@ -9,6 +9,12 @@ FACTS = (
     PrecisionFacts(
         "64-true", "float64 throughout", ("64",), runtime="drivetrain.precision.true:TruePrecision"
     ),
-    PrecisionFacts("16-true", "float16 parameters and arithmetic"),
-    PrecisionFacts("bf16-true", "bfloat16 parameters and arithmetic"),
+    PrecisionFacts(
+        "16-true", "float16 parameters and arithmetic", runtime="drivetrain.precision.true:TruePrecision"
+    ),
+    PrecisionFacts(
+        "bf16-true",
+        "bfloat16 parameters and arithmetic",
+        runtime="drivetrain.precision.true:TruePrecision",
+    ),
 )
