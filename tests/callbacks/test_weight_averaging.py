@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -268,3 +269,10 @@ def test_other_arguments_are_refused(given: dict[str, Any]) -> None:
 def test_other_arguments_of_the_exponential_average_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(dt.ModuleError, match=r"callback.bad-argument.*EMAWeightAveraging"):
         dt.EMAWeightAveraging(**given)
+
+
+@pytest.mark.parametrize(("precision", "warns"), [("bf16-true", True), ("bf16-mixed", False)])
+def test_an_average_in_a_short_format_is_warned_of(precision: str, warns: bool) -> None:
+    trainer = quiet(max_steps=2, precision=precision, callbacks=dt.EMAWeightAveraging())
+    with pytest.warns(dt.DrivetrainWarning, match=r"callback.short-average") if warns else nullcontext():
+        trainer.fit(Regression(), loader())

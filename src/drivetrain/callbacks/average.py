@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, final
 
 import torch
 from torch.optim.swa_utils import AveragedModel
 
+from drivetrain.base.errors import DrivetrainWarning, Notice
 from drivetrain.modules import Module, Run
+
+_SHORT = (torch.bfloat16, torch.float16)
 
 
 @final
@@ -21,6 +25,7 @@ class Average:
     """
 
     def __init__(self, module: torch.nn.Module, device: torch.device | None, **options: Any) -> None:
+        _warn_of_short_format(module)
         # Parameters stay the objects that they are. Buffers may be replaced, so it is noted where they stand.
         self._names = [name for name, _ in module.named_parameters()]
         places = {
@@ -85,6 +90,16 @@ class Average:
 
     def _look(self) -> None:
         self._live.see([getattr(part, name) for _, part, name in self._places])
+
+
+def _warn_of_short_format(module: torch.nn.Module) -> None:
+    short = sorted({str(one.dtype) for one in module.parameters() if one.dtype in _SHORT})
+    if short:
+        text = (
+            f"weights in {', '.join(short)} are averaged in that format, where a small part of a weight is "
+            "rounded away: a slow average hardly moves. Train with precision='bf16-mixed' or '16-mixed'"
+        )
+        warnings.warn(str(Notice("callback.short-average", text)), DrivetrainWarning, stacklevel=2)
 
 
 class _Tensors(torch.nn.Module):
