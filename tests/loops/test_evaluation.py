@@ -211,3 +211,19 @@ def test_loggers_get_a_row_for_each_batch_that_asks_for_one(ranks: dict[str, Any
 
 def _of(rows: Rows, name: str) -> list[tuple[int | None, dict[str, float]]]:
     return [(step, values) for step, values in rows.rows if name in values]
+
+
+def test_a_validation_that_is_run_again_writes_its_rows_at_the_same_numbers(tmp_path: Path) -> None:
+    class Saves(EachBatch):
+        def on_validation_batch_end(
+            self, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int
+        ) -> None:
+            if dataloader_idx == 1 and not self.trainer.sanity_checking:
+                self.trainer.save_checkpoint(tmp_path / f"{self.current_epoch}-{batch_idx}.ckpt")
+
+    loaders = [loader(40, 10), loader(40, 20)]
+    whole, again = Rows(), Rows()
+    quiet(max_epochs=2, logger=whole).fit(Saves(), loader(8), loaders)
+    quiet(max_epochs=2, logger=again).fit(EachBatch(), loader(8), loaders, ckpt_path=tmp_path / "1-0.ckpt")
+    name = "of_batch/dataloader_idx_0"
+    assert _of(again, name) == _of(whole, name)[4:]

@@ -30,6 +30,8 @@ class EvaluationLoop:
     def __init__(self, context: Context, feeds: list[Feed], kind: str) -> None:
         self._context, self._feeds, self._kind = context, feeds, kind
         self._step = evaluation_step(context, STEPS[kind], len(feeds))
+        self._counts: dict[str, int] = {}
+        """Batches of each loader, as loggers count them: the fit's, once all loaders were evaluated."""
 
     def read(self, feeds: list[Feed]) -> None:
         """Read these, before the first batch."""
@@ -69,6 +71,7 @@ class EvaluationLoop:
             context.events(f"on_{kind}_epoch_end")
             found |= results.reduce_epoch({whole: Part()})
             results.forget(list(parts))
+            context.progress.evaluated.update(self._counts)
             if when_done is not None:
                 when_done()
             context.events.early(f"on_{kind}_end")
@@ -92,8 +95,8 @@ class EvaluationLoop:
     def _one(self, feed: Feed, number: int, num_batches: int | None, suffix: str) -> bool:
         context, kind, step = self._context, self._kind, self._step
         writes = bool(context.run.loggers) and context.strategy.ranks.is_zero and context.phase != "sanity"
-        evaluated, row = context.progress.evaluated, f"{kind}/{number}"
-        before = last = evaluated.get(row, 0)
+        row = f"{kind}/{number}"
+        before = last = context.progress.evaluated.get(row, 0)
         starts = context.events.calls(f"on_{kind}_batch_start")
         ends = context.events.calls(f"on_{kind}_batch_end")
         ran, move = False, mover(context, number)
@@ -109,10 +112,10 @@ class EvaluationLoop:
             for call in ends:
                 call(output, moved, share.number, number)
             last = before + share.number + 1
-            if writes:
+            if writes and context.results.has_batch_values:
                 context.write_batch(context.results.batch_values(suffix), last - 1)
         if writes:
-            evaluated[row] = last
+            self._counts[row] = last
         if not ran and feed.num_batches is None and context.strategy.ranks.is_zero:
             raise nothing_read(kind, number)  # batch 0 is rank 0's; others may have none
         return ran

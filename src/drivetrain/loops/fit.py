@@ -326,7 +326,7 @@ class FitLoop:
         every, is_total = self._every_batches(), self._settings.validation.every_n_epochs is None
         context.run.accumulate_grad_batches = progress.accumulate
         take = context.watch.call(self._stepper.take(progress.accumulate), "run_training_batch")
-        shown = context.shown or _as_it_is
+        shown = context.shown
         share = None
         if every and self._is_due_within(every, is_total=is_total, is_logging=False):
             self._validate()  # the checkpoint that this run goes on from was taken right before it, or in it
@@ -362,12 +362,13 @@ class FitLoop:
                 self._tell()
             if is_logging:
                 self._share_step()
+            output = output if shown is None else shown(output)
             for call in ends:
-                call(shown(output), moved, index)
+                call(output, moved, index)
             if is_logging:
                 self._write_step()
             for call in last_ends:
-                call(shown(output), moved, index)
+                call(output, moved, index)
             if self._signals.number or self._pulse.signal:
                 self._leave(is_alone=is_alone)
             if self.signal:
@@ -499,10 +500,6 @@ class FitLoop:
         """Take a step whose batch is another rank's: it counts nowhere, so not in a metric's own sums."""
         with metrics_unchanged(self._context.module):
             return take(batch, index, share)
-
-
-def _as_it_is(output: Any) -> Any:
-    return output
 
 
 def _is_whole(interval: float | Quantity) -> bool:

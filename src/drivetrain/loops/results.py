@@ -81,6 +81,8 @@ class Results:
         self._words: dict[tuple[str, ...], int] = {}
         self.is_fresh = False
         """Whether something was logged since the newest `reduce_step`."""
+        self.has_batch_values = False
+        """Whether a batch of an evaluation logged something that is its own."""
         self._functions: dict[Key, torch.Tensor] = {}
         """What a resumed run's values come to by functions, which a checkpoint cannot hold."""
         self.noted: list[tuple[str, Any, LogOptions]] = []
@@ -162,6 +164,7 @@ class Results:
             raise nowhere(name)
         if not on_epoch and not (on_step and has_steps):
             raise not_kept(name, on_step=on_step)
+        self.has_batch_values |= on_step and has_steps and not is_train_step
         slot = Slot(said, on_step=on_step, on_epoch=on_epoch)
         slot.fx = read_fx("reduce_fx", said.reduce_fx)
         if said.rank_fx is not None:
