@@ -9,7 +9,7 @@ from drivetrain.build import build_launcher, build_strategy, check, ranks_here
 from drivetrain.collectives.place import Place
 from drivetrain.resolver.catalogue import in_force
 from drivetrain.resolver.ranks import Ranks
-from drivetrain.strategies import DDPRuntime
+from drivetrain.strategies.ddp import DDPRuntime
 
 MACHINE = dt.Machine()
 

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
-from drivetrain.base.loading import load
+from drivetrain.base.loading import Later, load
 
 SLOW = """
 import gc, time
@@ -49,6 +50,17 @@ def test_it_goes_on_as_it_was_after_a_failure_and_where_it_was_off() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+@pytest.mark.usefixtures("made")
+def test_a_module_is_loaded_when_something_of_it_is_used() -> None:
+    sys.modules.pop("loaded_first", None)
+    module = Later("loaded_first")
+    assert "loaded_first" not in sys.modules
+    assert module.WAS_ON is False
+    assert "loaded_first" in sys.modules
+    with pytest.raises(AttributeError, match=r"'loaded_first' has no attribute 'nothing'"):
+        _ = module.nothing
 
 
 def test_a_package_has_the_public_names_that_are_at_home_in_it() -> None:

@@ -10,7 +10,7 @@ import torch
 
 import drivetrain as dt
 from drivetrain.callbacks import clock
-from drivetrain.callbacks.checkpoint import best_path, newest_path
+from drivetrain.callbacks.callback import best_path, newest_path
 from drivetrain.checkpoint_io.local import LocalCheckpointIO
 from tests.callbacks.scripted import Scripted, names
 from tests.loops.models import Regression, differing, loader, quiet

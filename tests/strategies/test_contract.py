@@ -10,7 +10,10 @@ from drivetrain.checkpoint_io import LocalCheckpointIO
 from drivetrain.collectives.place import Place
 from drivetrain.precision import MixedPrecision, TruePrecision
 from drivetrain.resolver.ranks import Ranks
-from drivetrain.strategies import DDPRuntime, Parts, SingleRuntime, Strategy, ZeRO1Runtime
+from drivetrain.strategies.ddp import DDPRuntime
+from drivetrain.strategies.single import SingleRuntime
+from drivetrain.strategies.strategy import Parts, Strategy
+from drivetrain.strategies.zero1 import ZeRO1Runtime
 
 
 @pytest.fixture(params=[SingleRuntime, DDPRuntime, ZeRO1Runtime])

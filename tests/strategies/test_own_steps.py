@@ -7,9 +7,9 @@ import torch
 
 from drivetrain.base.errors import ModuleError
 from drivetrain.precision import MixedPrecision, TruePrecision
-from drivetrain.strategies import SingleRuntime
 from drivetrain.strategies.closure import wants_closure
 from drivetrain.strategies.own_steps import OwnSteps, give_back, withhold
+from drivetrain.strategies.single import SingleRuntime
 from tests.strategies.test_contract import make
 
 

@@ -8,7 +8,7 @@ import importlib
 import sys
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, final
 
 _LOCK = _thread.allocate_lock()
 _STATE = {"loading": 0, "collects": False}
@@ -32,6 +32,27 @@ def load(name: str) -> ModuleType:
             _STATE["loading"] -= 1
             if not _STATE["loading"] and _STATE["collects"]:
                 gc.enable()
+
+
+@final
+class Later:
+    """A module of the package that is loaded when something of it is first used.
+
+    It stands where types are not checked, in place of an import of the module::
+
+        if TYPE_CHECKING:
+            from drivetrain.checkpoint_io import scan
+        else:
+            scan = Later("drivetrain.checkpoint_io.scan")
+    """
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the module has
+        return getattr(load(self._name), name)
 
 
 def at_home(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

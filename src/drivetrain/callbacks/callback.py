@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -238,3 +239,17 @@ class Checkpoint(Callback):
     """A callback that saves: it comes after everybody else, so that it saves what they have done."""
 
     is_last = True
+
+
+def best_path(callbacks: Iterable[Callback]) -> str | None:
+    """Return the best file of the first callback that has one, or None."""
+    return _first(getattr(one, "best_model_path", "") for one in callbacks if isinstance(one, Checkpoint))
+
+
+def newest_path(callbacks: Iterable[Callback]) -> str | None:
+    """Return the newest file of the first callback that has one, or None."""
+    return _first(getattr(one, "newest_model_path", "") for one in callbacks if isinstance(one, Checkpoint))
+
+
+def _first(paths: Iterable[str]) -> str | None:
+    return next((path for path in paths if path and ("://" in path or Path(path).exists())), None)

@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping
 from contextlib import nullcontext
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -416,17 +415,3 @@ def _of_lightning(state_dict: Mapping[str, Any]) -> dict[str, Any]:
     shelf = {"scores": scores, "newest": "", "last": "", "step": -1, "files": {"traces": {}, "doomed": {}}}
     dirpath = str(state_dict["dirpath"])
     return {**state_dict, "dirpath": dirpath, "shelf": shelf, "is_owed": False, "seen_step": -1}
-
-
-def newest_path(callbacks: list[Any]) -> str | None:
-    """Return the newest file that a ModelCheckpoint among the callbacks wrote, or None."""
-    return _first([one.newest_model_path for one in callbacks if isinstance(one, ModelCheckpoint)])
-
-
-def best_path(callbacks: list[Any]) -> str | None:
-    """Return the best file of the first ModelCheckpoint among the callbacks that has one, or None."""
-    return _first([one.best_model_path for one in callbacks if isinstance(one, ModelCheckpoint)])
-
-
-def _first(paths: list[str]) -> str | None:
-    return next((path for path in paths if path and ("://" in path or Path(path).exists())), None)

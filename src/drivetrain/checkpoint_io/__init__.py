@@ -15,9 +15,6 @@
     trace.py           what tells a file from another one of its name
 """
 
-from drivetrain.checkpoint_io.checkpoint_io import CheckpointIO
-from drivetrain.checkpoint_io.deferred import AsyncCheckpointIO
-from drivetrain.checkpoint_io.local import LocalCheckpointIO
-from drivetrain.checkpoint_io.wrapping import WrappingCheckpointIO
+from drivetrain.base.loading import at_home
 
-__all__ = ["AsyncCheckpointIO", "CheckpointIO", "LocalCheckpointIO", "WrappingCheckpointIO"]
+__getattr__, __dir__ = at_home(__name__)

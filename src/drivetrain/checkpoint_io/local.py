@@ -6,19 +6,24 @@ import contextlib
 import os
 import pickle
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 
 from drivetrain.base.errors import CheckpointError
+from drivetrain.base.loading import Later
 from drivetrain.checkpoint_io.checkpoint_io import CheckpointIO, StrPath
 from drivetrain.checkpoint_io.foreign import FOREIGN
 from drivetrain.checkpoint_io.opening import is_remote, opened, store_of, torn, unreadable
 from drivetrain.checkpoint_io.part import whole
-from drivetrain.checkpoint_io.plain import as_plain, unwritable
-from drivetrain.checkpoint_io.scan import Torn, Unsafe, scan
 from drivetrain.resolver.facts import CheckpointIOFacts
 from drivetrain.resolver.known.storage import local as known
+
+if TYPE_CHECKING:
+    from drivetrain.checkpoint_io import plain, scan
+else:
+    plain = Later("drivetrain.checkpoint_io.plain")
+    scan = Later("drivetrain.checkpoint_io.scan")
 
 _FACTS = next(
     facts for facts in known.FACTS if isinstance(facts, CheckpointIOFacts) and facts.name == "local"
@@ -42,14 +47,14 @@ class LocalCheckpointIO(CheckpointIO):
 
     def save(self, checkpoint: dict[str, Any], path: StrPath) -> None:
         """Write, sync, rename, sync the folder."""
-        name, plain = os.fspath(path), as_plain(checkpoint, path)
+        name, tensors = os.fspath(path), plain.as_plain(checkpoint, path)
         try:
             if is_remote(path):
-                _save_remote(plain, name)
+                _save_remote(tensors, name)
             else:
-                _save_file(plain, Path(path))
+                _save_file(tensors, Path(path))
         except Exception as error:
-            why = None if isinstance(error, OSError) else unwritable(plain, name)
+            why = None if isinstance(error, OSError) else plain.unwritable(tensors, name)
             raise why or _refused(name, "write", error) from error
 
     def load(self, path: StrPath, *, weights_only: bool = True) -> dict[str, Any]:
@@ -57,13 +62,13 @@ class LocalCheckpointIO(CheckpointIO):
         name = os.fspath(path)
         with opened(path) as file:
             try:
-                asked = scan(file, FOREIGN) if weights_only else set()
+                asked = scan.scan(file, FOREIGN) if weights_only else set()
                 file.seek(0)
                 with torch.serialization.safe_globals([(FOREIGN[one], one) for one in sorted(asked)]):
                     found = torch.load(file, map_location="cpu", weights_only=weights_only)
-            except Unsafe as error:
+            except scan.Unsafe as error:
                 raise _unsafe(name, str(error)) from error
-            except Torn as error:
+            except scan.Torn as error:
                 raise torn(name, str(error)) from error
             except OSError:
                 raise

@@ -7,18 +7,17 @@ import copy
 import os
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from drivetrain._version import __version__
 from drivetrain.base.errors import CheckpointError, DrivetrainWarning, Notice, TrainerError
+from drivetrain.base.loading import Later
 from drivetrain.checkpoint_io.entry import Entry
 from drivetrain.events import is_unused
 from drivetrain.loops import pending
 from drivetrain.loops.context import Context
-from drivetrain.loops.kept import check_kept, load_optimizer, load_scheduler
-from drivetrain.loops.lightning import VERSION, state_of
 from drivetrain.loops.meters import meters_of, restore_meters
 from drivetrain.loops.results import TRAIN_EPOCH, TRAIN_STEP
 from drivetrain.loops.slots import merged
@@ -26,6 +25,12 @@ from drivetrain.loops.switches import restore_switches, switches_of
 from drivetrain.modules import DataModule
 from drivetrain.modules.hyperparameters import split_plain
 from drivetrain.modules.module import load_weights
+
+if TYPE_CHECKING:
+    from drivetrain.loops import kept, lightning
+else:
+    kept = Later("drivetrain.loops.kept")
+    lightning = Later("drivetrain.loops.lightning")
 
 _LOGGED = {"logged": TRAIN_STEP, "hooked": TRAIN_EPOCH}
 """What an epoch logs in its steps and in its hooks, by entry."""
@@ -175,7 +180,7 @@ def restore_states(context: Context, checkpoint: Mapping[str, Any], path: object
     for callback in context.callbacks:
         if callback.is_last or callback.decides or callback.acts_in_fit_only:
             continue
-        state = state_of(callback, kept)
+        state = lightning.state_of(callback, kept)
         if state is not None:
             with state.reading():
                 callback.load_state_dict(state.value)
@@ -228,7 +233,7 @@ def restore_counters(
             hint="load the weights only: Model.load_from_checkpoint(path), then fit without ckpt_path",
         )
     top, progress, datamodule = Entry(checkpoint, path), context.progress, context.datamodule
-    check_kept(top, counts_tokens=not is_unused(context.module.count_tokens))
+    kept.check_kept(top, counts_tokens=not is_unused(context.module.count_tokens))
     fit = top["loops"]["fit"]
     progress.load_state_dict(fit["progress"].mapping())
     newest = {"epoch": progress.epoch, "datamodule": top["datamodule"].value}
@@ -268,19 +273,19 @@ def restore_training(context: Context, checkpoint: Mapping[str, Any], path: obje
                 because="a run goes on with the optimizers and schedulers that it had",
                 hint="return the same ones from configure_optimizers, or load the weights only",
             )
-    kept, taken = top["callbacks"], set()
+    states, taken = top["callbacks"], set()
     # Callbacks are first: one that has changed the optimizers' groups in the fit makes them so again.
     for callback in context.callbacks:
-        state = state_of(callback, kept)
+        state = lightning.state_of(callback, states)
         if state is not None:
             taken.add(state.name)
             with state.reading():
                 callback.load_state_dict(state.value)
-    left = [entry for _, entry in kept.named() if entry.name not in taken and _is_average(entry.value)]
+    left = [entry for _, entry in states.named() if entry.name not in taken and _is_average(entry.value)]
     if left and "current_model_state" not in checkpoint and strategy.ranks.is_zero:
         _warn_of_average(path, "what was averaged is left out, and the learning rate is the module's own")
     for optimizer, entry in zip(context.optimizers, top["optimizer_states"].each(), strict=True):
-        load_optimizer(optimizer, entry, strategy.load_optimizer_state, strategy.own_part)
+        kept.load_optimizer(optimizer, entry, strategy.load_optimizer_state, strategy.own_part)
     _restore_schedulers(context, top)
     _restore_loop(context, top["loops"]["fit"])
 
@@ -300,7 +305,7 @@ def _restore_loop(context: Context, fit: Entry) -> None:
 
 def _restore_schedulers(context: Context, top: Entry) -> None:
     for one, entry in zip(context.schedulers, top["lr_schedulers"].each(), strict=True):
-        load_scheduler(one.scheduler, entry)
+        kept.load_scheduler(one.scheduler, entry)
     if top["global_step"].integer():
         for optimizer in context.optimizers:
             # Else torch warns that a scheduler steps before its optimizer, which stepped in the run before.
@@ -352,7 +357,7 @@ def restore_last(context: Context, checkpoint: Mapping[str, Any]) -> None:
     if kept is not None:
         restore_switches(context.module, kept, context.begun_with)
     states, ranks = checkpoint["rng"], context.strategy.ranks
-    was_cut_off = not checkpoint["loops"]["fit"]["is_exact"] and VERSION not in checkpoint
+    was_cut_off = not checkpoint["loops"]["fit"]["is_exact"] and lightning.VERSION not in checkpoint
     if ranks.is_zero and was_cut_off:
         what = "random state" if states else "random state, nor what the epoch had logged"
         text = (

@@ -8,9 +8,6 @@
     report.py      PrecisionReport: the formats that a run's tensors have
 """
 
-from drivetrain.precision.mixed import MixedPrecision
-from drivetrain.precision.precision import Precision
-from drivetrain.precision.report import PrecisionReport, PrecisionRow, report
-from drivetrain.precision.true import TruePrecision
+from drivetrain.base.loading import at_home
 
-__all__ = ["MixedPrecision", "Precision", "PrecisionReport", "PrecisionRow", "TruePrecision", "report"]
+__getattr__, __dir__ = at_home(__name__)

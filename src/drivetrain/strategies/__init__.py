@@ -13,10 +13,3 @@
     averaging.py  averages gradients over ranks; held by strategies
     shards.py     shares optimizers out over ranks; held by strategies
 """
-
-from drivetrain.strategies.ddp import DDPRuntime
-from drivetrain.strategies.single import SingleRuntime
-from drivetrain.strategies.strategy import Parts, Strategy
-from drivetrain.strategies.zero1 import ZeRO1Runtime
-
-__all__ = ["DDPRuntime", "Parts", "SingleRuntime", "Strategy", "ZeRO1Runtime"]

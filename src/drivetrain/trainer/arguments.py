@@ -6,16 +6,13 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drivetrain.base.errors import TrainerError
-from drivetrain.base.loading import load
+from drivetrain.base.loading import Later, load
 from drivetrain.base.text import listed, nearest, show
-from drivetrain.callbacks.callback import Callback
-from drivetrain.callbacks.checkpoint import ModelCheckpoint, best_path, newest_path
+from drivetrain.callbacks.callback import Callback, best_path, newest_path
 from drivetrain.callbacks.gradient_accumulation import GradientAccumulationScheduler
-from drivetrain.callbacks.model_summary import ModelSummary
-from drivetrain.callbacks.progress_bar import ProgressBar
 from drivetrain.events import is_unused
 from drivetrain.loops.settings import Accumulation, Settings
 from drivetrain.machine import probe
@@ -24,6 +21,13 @@ from drivetrain.modules.run import Logs
 from drivetrain.profilers.pass_through import PassThroughProfiler
 from drivetrain.profilers.profiler import Profiler
 from drivetrain.resolver.legacy import LEGACY
+
+if TYPE_CHECKING:
+    from drivetrain.callbacks import checkpoint, model_summary, progress_bar
+else:
+    checkpoint = Later("drivetrain.callbacks.checkpoint")
+    model_summary = Later("drivetrain.callbacks.model_summary")
+    progress_bar = Later("drivetrain.callbacks.progress_bar")
 
 LATER = (
     "model_registry",
@@ -99,30 +103,32 @@ def read_callbacks(given: Mapping[str, Any]) -> list[Callback]:
     if not isinstance(callbacks, (list, tuple)) or not all(isinstance(one, Callback) for one in callbacks):
         raise _bad("callbacks", found, "a Callback or a list of them", "callbacks=[MyCallback()]")
     callbacks = list(callbacks)
-    has_checkpoint = any(isinstance(one, ModelCheckpoint) for one in callbacks)
+    has_checkpoint = any(isinstance(one, checkpoint.ModelCheckpoint) for one in callbacks)
     wanted = given["enable_checkpointing"]
     if wanted is False and has_checkpoint:
         raise _bad(
             "enable_checkpointing", wanted, "not False with a ModelCheckpoint in callbacks", "one of the two"
         )
     if wanted and not has_checkpoint:
-        callbacks.append(ModelCheckpoint())
-    has_summary = any(isinstance(one, ModelSummary) for one in callbacks)
+        callbacks.append(checkpoint.ModelCheckpoint())
+    has_summary = any(isinstance(one, model_summary.ModelSummary) for one in callbacks)
     wanted = given["enable_model_summary"]
     if wanted not in (True, False, None) or (wanted is False and has_summary):
         because = "True or False, and not False with a ModelSummary in callbacks"
         raise _bad("enable_model_summary", wanted, because, "one of the two")
     if wanted is not False and not has_summary:
-        callbacks.append(ModelSummary())
+        callbacks.append(model_summary.ModelSummary())
     if given["max_time"] is not None:
         callbacks.append(_of("callbacks.timer").Timer(given["max_time"]))
-    if given["enable_progress_bar"] and not any(isinstance(one, ProgressBar) for one in callbacks):
+    if given["enable_progress_bar"] and not any(
+        isinstance(one, progress_bar.ProgressBar) for one in callbacks
+    ):
         callbacks.append(_bar())
     return callbacks
 
 
-def _bar() -> ProgressBar:
-    bar: ProgressBar
+def _bar() -> progress_bar.ProgressBar:
+    bar: progress_bar.ProgressBar
     if probe.is_terminal():
         bar = _of("callbacks.rich_progress_bar").RichProgressBar(leave=True)
     else:

@@ -19,8 +19,7 @@ from drivetrain.base.loading import load
 from drivetrain.base.origin import AUTO, OFF, ONE
 from drivetrain.base.where import HERE
 from drivetrain.build import build_launcher, build_strategy, check, strategy_here
-from drivetrain.callbacks.callback import Callback
-from drivetrain.callbacks.checkpoint import newest_path
+from drivetrain.callbacks.callback import Callback, newest_path
 from drivetrain.collectives.place import Place
 from drivetrain.events import Dispatcher, Watch
 from drivetrain.loggers.start import begin_loggers, log_hyperparameters

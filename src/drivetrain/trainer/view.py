@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from drivetrain.base.errors import TrainerError
+from drivetrain.base.loading import Later
 from drivetrain.base.quantity import Quantity
 from drivetrain.build import ranks_here
 from drivetrain.callbacks.callback import Callback, Checkpoint
-from drivetrain.callbacks.early_stopping import EarlyStopping
-from drivetrain.callbacks.progress_bar import ProgressBar
 from drivetrain.collectives.collectives import Collectives
 from drivetrain.loops.compiled import Compiler
 from drivetrain.loops.context import Context
@@ -22,13 +21,20 @@ from drivetrain.loops.optimization import Scheduled
 from drivetrain.loops.settings import Settings
 from drivetrain.modules import DataModule, Module
 from drivetrain.modules.run import Logs
-from drivetrain.precision.report import PrecisionReport, report
 from drivetrain.profilers.pass_through import PassThroughProfiler
 from drivetrain.profilers.profiler import Profiler
 from drivetrain.resolver.plan import Plan
 from drivetrain.resolver.ranks import Ranks
 from drivetrain.resolver.resolve import Resolution
 from drivetrain.strategies.strategy import Strategy
+
+if TYPE_CHECKING:
+    from drivetrain.callbacks import early_stopping, progress_bar
+    from drivetrain.precision import report
+else:
+    early_stopping = Later("drivetrain.callbacks.early_stopping")
+    progress_bar = Later("drivetrain.callbacks.progress_bar")
+    report = Later("drivetrain.precision.report")
 
 
 class View:
@@ -293,7 +299,7 @@ class View:
         """
         return self.strategy.precision
 
-    def precision_report(self) -> PrecisionReport:
+    def precision_report(self) -> report.PrecisionReport:
         """Return which formats the tensors of the last run had on this rank; ``print`` it for a table.
 
         Raises:
@@ -302,7 +308,9 @@ class View:
         if self._context is None:
             raise no_run("precision_report()")
         strategy, module = self._context.strategy, self._context.module
-        return report(module, self._context.optimizers, strategy.precision, strategy.reduces_in(module))
+        return report.report(
+            module, self._context.optimizers, strategy.precision, strategy.reduces_in(module)
+        )
 
     @property
     def accelerator(self) -> Any:
@@ -329,19 +337,19 @@ class View:
         return next(iter(self.checkpoint_callbacks), None)
 
     @property
-    def early_stopping_callbacks(self) -> list[EarlyStopping]:
+    def early_stopping_callbacks(self) -> list[early_stopping.EarlyStopping]:
         """The callbacks that stop a fit which gets no better."""
-        return [one for one in self.callbacks if isinstance(one, EarlyStopping)]
+        return [one for one in self.callbacks if isinstance(one, early_stopping.EarlyStopping)]
 
     @property
-    def early_stopping_callback(self) -> EarlyStopping | None:
+    def early_stopping_callback(self) -> early_stopping.EarlyStopping | None:
         """The first of them, or None."""
         return next(iter(self.early_stopping_callbacks), None)
 
     @property
-    def progress_bar_callback(self) -> ProgressBar | None:
+    def progress_bar_callback(self) -> progress_bar.ProgressBar | None:
         """The first progress bar, or None."""
-        return next((one for one in self.callbacks if isinstance(one, ProgressBar)), None)
+        return next((one for one in self.callbacks if isinstance(one, progress_bar.ProgressBar)), None)
 
     @property
     def ckpt_path(self) -> str | None:
