@@ -289,6 +289,13 @@ def test_work_that_does_not_pickle_is_named():
         launch(lambda place: trainer)
 
 
+def meet(place: Place) -> None:
+    """Wait until the other process is there too; one that left at once would cut its connecting off."""
+    collectives = connect(place, "gloo", CPU)
+    collectives.barrier()
+    disconnect(collectives)
+
+
 def test_a_world_of_one_and_ctrl_c():
     def body(place: Place):
         collectives = connect(place, "gloo", CPU)
@@ -309,7 +316,7 @@ def test_a_hung_rank_is_named_with_its_stack(monkeypatch):
     monkeypatch.setattr(watch, "_DOUBT_S", 1)
 
     def hangs(place: Place) -> None:
-        disconnect(connect(place, "gloo", CPU))  # however long the other process takes to start
+        meet(place)  # however long the other process takes to start
         place.timeout_s = 2
         steps(place, lambda rank, step: time.sleep(100 if (rank, step) == (1, 2) else 0))
 
@@ -322,7 +329,7 @@ def test_a_hung_rank_is_named_with_its_stack(monkeypatch):
     assert isinstance(caught.value.__cause__, RuntimeError)
 
     def ends_late(place: Place) -> None:
-        disconnect(connect(place, "gloo", CPU))
+        meet(place)
         place.timeout_s = 1
         time.sleep(100 if place.ranks.rank else 0)
 
