@@ -98,6 +98,9 @@ _HOMES = {
     "profilers.profiler": ("Profiler",),
     "profilers.pytorch": ("PyTorchProfiler",),
     "profilers.simple": ("SimpleProfiler",),
+    "program.cli": ("CLI",),
+    "program.optimizing": ("instantiate_class",),
+    "program.saved_config": ("SaveConfigCallback",),
     "resolver.facts": (
         "AcceleratorFacts",
         "CheckpointIOFacts",

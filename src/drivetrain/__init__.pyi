@@ -98,6 +98,9 @@ from drivetrain.profilers.pass_through import PassThroughProfiler as PassThrough
 from drivetrain.profilers.profiler import Profiler as Profiler
 from drivetrain.profilers.pytorch import PyTorchProfiler as PyTorchProfiler
 from drivetrain.profilers.simple import SimpleProfiler as SimpleProfiler
+from drivetrain.program.cli import CLI as CLI
+from drivetrain.program.optimizing import instantiate_class as instantiate_class
+from drivetrain.program.saved_config import SaveConfigCallback as SaveConfigCallback
 from drivetrain.resolver.facts import AcceleratorFacts as AcceleratorFacts
 from drivetrain.resolver.facts import CheckpointIOFacts as CheckpointIOFacts
 from drivetrain.resolver.facts import EnvironmentFacts as EnvironmentFacts

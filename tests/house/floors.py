@@ -21,6 +21,7 @@ FLOORS = (
     {"modules", "sim", "strategies"},
     {"build", "callbacks", "launchers", "loggers", "loops", "profilers"},
     {"trainer", "engine"},
+    {"program"},
     {"cli", "compat", "demo", "tuner"},
     {"__main__"},
 )
@@ -28,7 +29,7 @@ FLOORS = (
 
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 TORCH_FLOOR = 3
-PUBLIC_FLOOR = 7
+PUBLIC_FLOOR = 8
 PROBE = "machine/probe.py"
 
 _DEVICES = ("torch.cuda", "torch.xpu", "torch.mps", "torch.mtia", "torch.accelerator", "torch.backends.mps")

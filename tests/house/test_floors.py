@@ -44,7 +44,7 @@ BREACHES = {
     ),
     "public face": (
         {"loops/a.py": "import drivetrain as dt"},
-        "below floor 7, import from rooms",
+        "below floor 8, import from rooms",
     ),
     "public name": ({"loops/a.py": "from drivetrain import plan"}, "no such room"),
     "unknown room": ({"utils/a.py": ""}, "room 'utils' is on no floor"),

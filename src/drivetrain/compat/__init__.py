@@ -1,4 +1,4 @@
-"""Floor 7: other libraries' names for our objects, so that code written for them runs here.
+"""Floor 8: other libraries' names for our objects, so that code written for them runs here.
 
 ::
 
@@ -12,6 +12,7 @@
     trainer.py        Trainer, with that library's defaults
     checkpointing.py  ModelCheckpoint, in the logger's folder
     keeping.py        loggers under that library's folder names
+    cli.py            LightningCLI and its parser
     engine.py         Fabric
     gathering.py      all_gather through which gradients flow
     strategy_view.py  a run's strategy with the methods that users call

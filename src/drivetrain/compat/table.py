@@ -66,7 +66,9 @@ LIGHTNING: dict[str, str] = {
     "callbacks.throughput_monitor": "ThroughputMonitor",
     "callbacks.timer": "Interval Timer",
     "callbacks.weight_averaging": "EMAWeightAveraging WeightAveraging",
-    "cli": "LightningArgumentParser LightningCLI SaveConfigCallback instantiate_class instantiate_module",
+    "cli": "ArgsType LRSchedulerCallable LRSchedulerTypeTuple LRSchedulerTypeUnion LightningArgumentParser "
+    "LightningCLI OptimizerCallable ReduceLROnPlateau SaveConfigCallback instantiate_class "
+    "instantiate_module",
     "core": "LightningDataModule LightningModule",
     "core.datamodule": "LightningDataModule",
     "core.hooks": "CheckpointHooks DataHooks ModelHooks",
@@ -261,6 +263,8 @@ _HOMES = {
     "ManualOptimBoringModel Net RandomDataset RandomDictDataset RandomIterableDataset "
     "RandomIterableDatasetWithLen",
     "checkpointing": "ModelCheckpoint",
+    "cli": "ArgsType LRSchedulerCallable LightningArgumentParser LightningCLI OptimizerCallable "
+    "ReduceLROnPlateau",
     "engine": "Fabric is_wrapped",
     "keeping": "CSVLogger DummyLogger FabricCSVLogger FabricTensorBoardLogger TensorBoardLogger merge_dicts "
     "rank_zero_experiment",
@@ -289,8 +293,7 @@ OWN: dict[str, str] = {name: home for home, names in _HOMES.items() for name in 
 INSTEAD: dict[str, str] = {
     "LitLogger": "use CSVLogger, TensorBoardLogger, WandbLogger, MLFlowLogger or CometLogger",
     "NeptuneLogger": "use WandbLogger, MLFlowLogger or CometLogger; it is gone from Lightning too",
-    "LightningCLI": "make Trainer and modules from jsonargparse.CLI or from plain Python",
-    "LightningArgumentParser": "use jsonargparse.ArgumentParser",
+    "instantiate_module": "no checkpoint names a class that loading would import; use instantiate_class",
     "LightningOptimizer": "self.optimizers() gives torch's own optimizers; test for torch.optim.Optimizer",
     "MPSAccelerator": "pass accelerator='mps'",
     "XLAAccelerator": "pass accelerator='tpu'",

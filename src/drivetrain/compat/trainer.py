@@ -6,7 +6,7 @@ import inspect
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,9 @@ from drivetrain.compat.kinds import RunningStage, TrainerFn, TrainerState, Train
 from drivetrain.compat.strategy_view import StrategyView
 from drivetrain.compat.tools import last_seed
 from drivetrain.compat.variables import with_variables
+from drivetrain.loggers.logger import Logger
 from drivetrain.modules import DataModule, Module
+from drivetrain.profilers.profiler import Profiler
 from drivetrain.trainer import Trainer as Base
 
 _NEVER = 1_000_000_000
@@ -64,7 +66,7 @@ class Trainer(Base):
         devices: Any = "auto",
         num_nodes: int = 1,
         precision: Any = None,
-        logger: Any = None,
+        logger: Logger | Iterable[Logger] | bool | None = None,
         callbacks: Callback | Sequence[Callback] | None = None,
         fast_dev_run: int | bool = False,
         max_epochs: int | None = None,
@@ -91,7 +93,7 @@ class Trainer(Base):
         benchmark: bool | None = None,
         inference_mode: bool = True,
         use_distributed_sampler: bool = True,
-        profiler: Any = None,
+        profiler: Profiler | str | None = None,
         detect_anomaly: bool = False,
         barebones: bool = False,
         plugins: Any = None,

@@ -1,4 +1,4 @@
-"""Floor 7: real handwritten digits, trained on two processes, killed midway and resumed.
+"""Floor 8: real handwritten digits, trained on two processes, killed midway and resumed.
 
 ::
 

@@ -30,6 +30,8 @@ def parse_strategy(source: Sourced[Any], catalogue: Catalogue) -> StrategySpec |
         members: Members = said_members(value) or value.members
     elif isinstance(value, str):
         members = tuple(parse_calls(value))
+    elif isinstance(value, Mapping):
+        members = _members_of(value)
     else:
         message = f"strategy={show(value)} is a {type(value).__name__}"
         because = f"strategy is a name or a strategy object; names: {listed(catalogue.strategies)}"
@@ -38,6 +40,34 @@ def parse_strategy(source: Sourced[Any], catalogue: Catalogue) -> StrategySpec |
     for name, options in known:
         _check(catalogue.strategies[name], options, source)
     return StrategySpec.of(_in_mesh_order(known, catalogue))
+
+
+def _members_of(said: Mapping[str, Any]) -> Members:
+    """Read ``{"name": "fsdp", "cpu_offload": True}``; of ``fsdp+tp``, the options by member.
+
+    Raises:
+        Problem: it has no name, or options of a composition that name no member.
+    """
+    options = {str(key): value for key, value in said.items() if key != "name"}
+    if not isinstance(said.get("name"), str):
+        because = "a mapping says a strategy by its name, and beside it its options"
+        raise Problem(f"strategy={show(dict(said))} has no name", because, {"strategy": "auto"})
+    members = tuple(parse_calls(said["name"]))
+    if len(members) == 1:
+        options = {members[0][0]: options}
+    names = [name for name, _ in members]
+    wrong = next((key for key in options if key not in names or not isinstance(options[key], Mapping)), None)
+    if wrong is not None:
+        because = (
+            f"of a composition each member has its options: {listed(f'{one}: {{...}}' for one in names)}"
+        )
+        raise Problem(f"strategy={show(dict(said))}: {wrong!r}", because, {"strategy": said["name"]})
+    for name, written in members:
+        twice = next((key for key in written if key in options.get(name, {})), None)
+        if twice is not None:
+            because = f"{twice} stands in the name and beside it"
+            raise Problem(f"strategy={show(dict(said))} says {twice} twice", because, {"strategy": name})
+    return tuple((name, {**written, **options.get(name, {})}) for name, written in members)
 
 
 def _known(name: str, options: Mapping[str, Value], catalogue: Catalogue) -> tuple[str, Mapping[str, Value]]:

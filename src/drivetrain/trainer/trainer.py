@@ -22,6 +22,7 @@ from drivetrain.build import build_launcher, build_strategy, check, strategy_her
 from drivetrain.callbacks.callback import Callback, newest_path
 from drivetrain.collectives.place import Place
 from drivetrain.events import Dispatcher, Watch
+from drivetrain.loggers.logger import Logger
 from drivetrain.loggers.start import begin_loggers, log_hyperparameters
 from drivetrain.loops import checkpoint as checkpoints
 from drivetrain.loops.compiled import uncompiled
@@ -95,7 +96,7 @@ class Trainer(View):
         plugins: Any = None,
         sync_batchnorm: Any = OFF,
         callbacks: Callback | Sequence[Callback] | None = None,
-        logger: bool | Logs | Sequence[Logs] | None = None,
+        logger: bool | Logger | Logs | Sequence[Logger | Logs] | None = None,
         max_epochs: int | str | None = None,
         min_epochs: int | str | None = None,
         max_steps: int | str = -1,

@@ -1,4 +1,4 @@
-"""Floor 7: settings that are found by short runs on the side.
+"""Floor 8: settings that are found by short runs on the side.
 
 ::
 

@@ -1,0 +1,61 @@
+"""SaveConfigCallback: what was said, in a file beside the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from drivetrain.callbacks.callback import Callback
+from drivetrain.modules import Module, Run
+
+
+class SaveConfigCallback(Callback):
+    """Write the whole configuration of a run, which ``--config`` reads back.
+
+    It is written once, on rank 0, when the first verb begins, into the folder that the logger writes to,
+    else into ``default_root_dir``: as ``config_filename``, or under the next free name, ``config-v1.yaml``,
+    where an earlier run's is there. Override `save_config` to put it elsewhere too.
+    """
+
+    def __init__(
+        self,
+        parser: Any,
+        config: Any,
+        config_filename: str = "config.yaml",
+        overwrite: bool = False,
+        multifile: bool = False,
+        save_to_log_dir: bool = True,
+    ) -> None:
+        self.parser = parser
+        self.config = config
+        self.config_filename = config_filename
+        self.overwrite = overwrite
+        self.multifile = multifile
+        self.save_to_log_dir = save_to_log_dir
+        self.already_saved = False
+
+    def setup(self, trainer: Run, module: Module, stage: str) -> None:
+        """Write the file, unless it is a fast run, which leaves no files."""
+        if self.already_saved or trainer.fast_dev_run or not trainer.is_global_zero:
+            return
+        self.already_saved = True
+        if self.save_to_log_dir:
+            folder = Path(trainer.log_dir)
+            folder.mkdir(parents=True, exist_ok=True)
+            path = folder / self.config_filename
+            version = 1
+            while not self.overwrite and path.exists():
+                name = Path(self.config_filename)
+                path = folder / f"{name.stem}-v{version}{name.suffix}"
+                version += 1
+            self.parser.save(
+                self.config, path, skip_none=False, overwrite=self.overwrite, multifile=self.multifile
+            )
+        self.save_config(trainer, module, stage)
+
+    def save_config(self, trainer: Run, module: Module, stage: str) -> None:
+        """Save ``self.config`` elsewhere too; on rank 0. Here it does nothing."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the parser out on the way to other ranks, which do not write."""
+        return {**vars(self), "parser": None, "config": None}
