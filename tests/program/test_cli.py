@@ -16,6 +16,7 @@ QUIET = [
     "--trainer.enable_model_summary=false",
     "--trainer.accelerator=cpu",
 ]
+TWO = ["--trainer.max_epochs=2"]
 SGD = ["--optimizer=SGD", "--optimizer.lr=0.1"]
 
 
@@ -30,7 +31,7 @@ def test_fit_trains_as_the_same_calls_in_python_do() -> None:
     cli = dt.CLI(
         Net, Data, args=["fit", *SGD, *schedule, *QUIET, "--trainer.max_epochs=2", "--model.width=5"]
     )
-    assert cli.result.global_step == 8
+    assert cli.result.steps == 8
     assert isinstance(cli.result, dt.FitResult)
 
     dt.seed_everything(0)
@@ -66,7 +67,7 @@ def test_the_saved_file_says_all_and_is_read_back(here: Path) -> None:
     again = dt.CLI(Net, Data, args=["fit", "--config=config.yaml", "--trainer.max_epochs=2"])
     assert isinstance(again.model.net[1], torch.nn.Tanh)
     assert again.trainer.early_stopping_callback.monitor == "loss"
-    assert again.result.global_step == 8
+    assert again.result.steps == 8
     assert (here / "config-v1.yaml").exists()
 
 
@@ -118,7 +119,7 @@ def test_a_program_adds_callbacks_links_and_calls_around_verbs() -> None:
     assert cli.model.net[0].out_features == 8
     kinds = [type(one).__name__ for one in cli.trainer.callbacks]
     assert {"EarlyStopping", "LearningRateMonitor", "SaveConfigCallback"} <= set(kinds)
-    assert cli.result.global_step == 2
+    assert cli.result.steps == 2
     assert Path(cli.trainer.log_dir, "config.yaml").exists()
 
 
@@ -181,7 +182,7 @@ def test_the_seed_is_set_before_anything_is_made(said: list[str], seed: int | bo
 
 
 def test_variables_of_the_environment(monkeypatch) -> None:
-    monkeypatch.setenv("DRIVETRAIN_MODEL__WIDTH", "11")
+    monkeypatch.setenv("DT_MODEL__WIDTH", "11")
     cli = dt.CLI(Net, Data, args=[], run=False, parser_kwargs={"default_env": True})
     assert cli.model.net[0].out_features == 11
     assert dt.CLI(Net, Data, args=[], run=False).model.net[0].out_features == 8
@@ -232,7 +233,7 @@ from tests.program.net import Data, Net
 
 if __name__ == "__main__":
     cli = dt.CLI(Net, Data)
-    print("steps", cli.result.global_step, cli.trainer.plan.launcher)
+    print("steps", cli.result.steps, cli.trainer.plan.launcher)
 """
 
 

@@ -11,6 +11,7 @@ from tests.program.net import Net
 def test_the_trainers_defaults_are_plain_values() -> None:
     parser = Parser()
     parser.add_class_args(dt.Trainer, "trainer")
+    parser.complete()
     said = parser.get_defaults()["trainer"]
     assert (said["devices"], said["num_nodes"], said["sync_batchnorm"]) == ("auto", 1, False)
     assert [type(said[name]) for name in ("devices", "num_nodes", "sync_batchnorm")] == [str, int, bool]
@@ -35,7 +36,7 @@ def test_own_are_those_without_a_link() -> None:
     parser.add_optimizer_args(torch.optim.SGD, "first")
     parser.add_optimizer_args(nested_key="second", link_to="model.critic")
     parser.add_lr_scheduler_args()
-    parser.link_optimizers()
+    parser.complete()
     config = parser.parse_args(["--first.lr=0.5", "--second=torch.optim.Adam"])
     optimizers, schedulers = parser.own(config)
     assert [one["class_path"] for one in optimizers] == ["torch.optim.sgd.SGD"]

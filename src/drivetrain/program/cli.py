@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 else:
     parsing = Later("drivetrain.program.parser")
 
+_SAYABLE = (str, int, float, bool, dict)
 Kind = type | Callable[..., Any]
 
 
@@ -146,10 +147,9 @@ class CLI:
     def add_core_arguments_to_parser(self, parser: Any) -> None:
         """Add those of the trainer, the module and the data module."""
         parser.add_class_args(self.trainer_class, "trainer")
-        changed = {
-            f"trainer.{name}": one for name, one in self.trainer_defaults.items() if name != "callbacks"
-        }
-        parser.set_defaults(changed)
+        # Objects have no text that a file could hold: they stand in where nothing is said.
+        sayable = {name: one for name, one in self.trainer_defaults.items() if isinstance(one, _SAYABLE)}
+        parser.set_defaults({f"trainer.{name}": one for name, one in sayable.items()})
         parser.add_class_args(self._model[0], "model", subclass_mode=self._model[1])
         if self.datamodule_class is not None:
             parser.add_class_args(self._data[0], "data", subclass_mode=self._data[1])
@@ -164,7 +164,8 @@ class CLI:
 
     def instantiate_classes(self) -> None:
         """Make the objects: ``self.model``, ``self.datamodule``, ``self.trainer``; `configure_optimizers`."""
-        self.config_init = self.parser.instantiate_classes(self.config)
+        make = getattr(self.parser, "instantiate", None)  # its name in recent releases
+        self.config_init = (make or self.parser.instantiate_classes)(self.config)
         self.datamodule = self._get(self.config_init, "data")
         self.model = self._get(self.config_init, "model")
         self._give_optimizers()
@@ -175,12 +176,14 @@ class CLI:
         own = [self._get(self.config_init, key) for key in self._parser().callback_keys]
         found = self._get(self.config_init, "trainer", {})
         said = {**(found if isinstance(found, Mapping) else vars(found)), **kwargs}
-        always = _listed(self.trainer_defaults.get("callbacks"))
-        wanted = [*_listed(said.pop("callbacks", None)), *own, *always]
+        takes = parsing.takes(self.trainer_class)
+        objects = {name: one for name, one in self.trainer_defaults.items() if not isinstance(one, _SAYABLE)}
+        wanted = [*_listed(said.pop("callbacks", None)), *own, *_listed(objects.pop("callbacks", None))]
+        said |= {name: one for name, one in objects.items() if _is_default(said.get(name), takes.get(name))}
         if self.save_config_callback and not said.get("fast_dev_run"):
             told = self._get(self.config, None)
             wanted.append(self.save_config_callback(self._parser(), told, **self.save_config_kwargs))
-        defaults = {**self._parser().get_defaults()["trainer"], **parsing.takes(self.trainer_class)}
+        defaults = {**self._parser().get_defaults()["trainer"], **takes}
         # What is the Trainer's default was not asked for, and may be decided by something else.
         given = {
             name: _made(value)
@@ -222,7 +225,7 @@ class CLI:
                 parser.add_optimizer_args()
             if not parser.schedulers:
                 parser.add_lr_scheduler_args()
-        parser.link_optimizers()
+        parser.complete()
 
     def _parser(self, subcommand: str | None = None) -> Any:
         """Return the parser that has the arguments: the verb's, where there are verbs."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonargparse
 import torch
-from jsonargparse import ActionConfigFile  # type: ignore[attr-defined]  # theirs by a star import
+from jsonargparse import ActionConfigFile, set_parsing_settings  # type: ignore[attr-defined]  # theirs by a star import
 from jsonargparse.typing import class_from_function
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -24,6 +24,11 @@ AUTOMATIC = "AUTOMATIC"
 OPTIMIZERS = (torch.optim.Optimizer,)
 SCHEDULERS = (LRScheduler, ReduceLROnPlateau)
 
+_ANY = "instantiate_subclass_spec_in_any"
+if _ANY in inspect.signature(set_parsing_settings).parameters:
+    # What objects of flags are made by today, and is asked for in words in recent releases.
+    set_parsing_settings(instantiate_subclass_spec_in_any=True)
+
 Classes = type | tuple[type, ...]
 
 
@@ -37,7 +42,7 @@ class Parser(jsonargparse.ArgumentParser):
         self,
         *args: Any,
         description: str = "Train, evaluate and predict",
-        env_prefix: str = "DRIVETRAIN",
+        env_prefix: str = "DT",
         default_env: bool = False,
         **kwargs: Any,
     ) -> None:
@@ -49,6 +54,7 @@ class Parser(jsonargparse.ArgumentParser):
         self.optimizers: dict[str, tuple[Classes, str]] = {}
         """By argument: the classes, and where they go."""
         self.schedulers: dict[str, tuple[Classes, str]] = {}
+        self._flags: list[str] = []
         self.add_argument("-c", "--config", action=ActionConfigFile, help="a YAML or JSON file")
 
     def add_class_args(
@@ -82,11 +88,7 @@ class Parser(jsonargparse.ArgumentParser):
             kind, nested_key, fail_untyped=False, instantiate=not issubclass(kind, Trainer)
         )
         if issubclass(kind, Trainer):
-            # Defaults that stand for "not said" would be written as the names of constants.
-            for name in found:
-                default = self.get_default(name)
-                if isinstance(default, Default):
-                    self.set_defaults({name: _plain(default)})
+            self._flags += found
         return found
 
     def add_optimizer_args(
@@ -126,11 +128,15 @@ class Parser(jsonargparse.ArgumentParser):
         else:
             self.add_class_arguments(classes, key, sub_configs=True, **options)
 
-    def link_optimizers(self) -> None:
-        """Give the optimizers and schedulers to the arguments that their ``link_to`` names."""
+    def complete(self) -> None:
+        """After all arguments: give optimizers to what their ``link_to`` names, and make defaults plain."""
         for key, (classes, target) in {**self.optimizers, **self.schedulers}.items():
             if target != AUTOMATIC:
                 self.link_arguments(key, target, compute_fn=_said_by(classes))
+        # Defaults that stand for "not said" would be written as the names of constants.
+        defaults = {name: self.get_default(name) for name in self._flags}
+        marked = {name: one for name, one in defaults.items() if isinstance(one, Default)}
+        self.set_defaults({name: _plain(one) for name, one in marked.items()})
 
     def own(self, config: jsonargparse.Namespace) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Return the module's own optimizers and schedulers that were said: class_path and init_args."""

@@ -48,9 +48,7 @@ class SaveConfigCallback(Callback):
                 name = Path(self.config_filename)
                 path = folder / f"{name.stem}-v{version}{name.suffix}"
                 version += 1
-            self.parser.save(
-                self.config, path, skip_none=False, overwrite=self.overwrite, multifile=self.multifile
-            )
+            self.parser.save(self.config, path, overwrite=self.overwrite, multifile=self.multifile)
         self.save_config(trainer, module, stage)
 
     def save_config(self, trainer: Run, module: Module, stage: str) -> None:
