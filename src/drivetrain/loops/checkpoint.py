@@ -153,15 +153,29 @@ def keep_cut(context: Context) -> None:
 
 
 def restore_weights(context: Context, checkpoint: Mapping[str, Any], path: object) -> None:
-    """Load the model's weights only; after the strategy has set the module up."""
+    """Load the model's weights only; after the strategy has set the module up.
+
+    The module's hook is first, as it may mend the names; callbacks find the weights in the module, and what
+    they put into ``state_dict`` is loaded in a second turn.
+    """
+    module = context.module
+
+    def load() -> None:
+        load_weights(module, checkpoint, path, lambda state: context.strategy.load_model_state(module, state))
+
     before = checkpoint.get("state_dict")
-    context.events("on_load_checkpoint", checkpoint)
+    context.events.early("on_load_checkpoint", checkpoint)
+    state = checkpoint.get("state_dict")
+    load()
+    loaded = dict(state) if isinstance(state, Mapping) else {}
+    context.events.last("on_load_checkpoint", checkpoint)
+    state = checkpoint["state_dict"]
+    if state.keys() != loaded.keys() or any(state[name] is not loaded[name] for name in loaded):
+        load()
     is_average = checkpoint.get("current_model_state") is not None and checkpoint.get("state_dict") is before
     if is_average and context.stage == "fit" and context.strategy.ranks.is_zero:
         # Nobody has put the weights of training in its place.
         _warn_of_average(path, "it goes on from the average, with an optimizer that belongs to other weights")
-    module = context.module
-    load_weights(module, checkpoint, path, lambda state: context.strategy.load_model_state(module, state))
 
 
 def restore_states(context: Context, checkpoint: Mapping[str, Any], path: object) -> None:

@@ -32,6 +32,10 @@ class Run(Protocol):
         """What was decided, and why."""
 
     @property
+    def ckpt_path(self) -> str | None:
+        """The checkpoint that this run was begun from; None without one."""
+
+    @property
     def current_epoch(self) -> int:
         """Number of the epoch, from 0."""
 
