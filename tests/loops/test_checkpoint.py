@@ -92,3 +92,41 @@ def test_weights_that_a_callback_brings_are_those_of_the_run(saved: Path, kind: 
     quiet(callbacks=[kind()]).test(module, DataLoader(loader().dataset, 4), ckpt_path=saved)
     assert module.net[0].bias.tolist() == [2.0] * 8
     assert module.net[0].weight.tolist() == [[5.0] * 4] * 8
+
+
+class AsksAt(dt.Callback):
+    """Asks to stop after a step, on one rank."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_train_batch_end(self, trainer: dt.Trainer, *_: Any) -> None:
+        if trainer.global_step == self.step and trainer.is_global_zero:
+            trainer.should_stop = True
+
+
+def kept_at(path: Path, step: int) -> dt.ModelCheckpoint:
+    return dt.ModelCheckpoint(path, filename="{step}", every_n_train_steps=step, save_top_k=-1)
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("bound", [{"min_epochs": 2}, {"min_steps": 8}])
+def test_a_stop_that_is_held_back_is_kept(tmp_path: Path, devices: int, bound: dict[str, int]) -> None:
+    module, flags = Regression(), {"max_epochs": 4, "devices": devices, **bound}
+    data = loader(20 * devices)
+    whole = quiet(callbacks=[AsksAt(2), kept_at(tmp_path, 3)], **flags)
+    whole.fit(module, data)
+    again = quiet(**flags)
+    again.fit(Regression(), data, ckpt_path=tmp_path / "step=3.ckpt")
+    # Several ranks stop at the next step that all agree on, at the latest where the epoch ends.
+    least = 10 if "min_epochs" in bound else 8
+    for trainer in (whole, again):
+        assert least <= trainer.global_step <= (least if devices == 1 else 10)
+
+
+def test_a_fit_that_stopped_goes_on_when_it_is_resumed(tmp_path: Path) -> None:
+    trainer = quiet(max_epochs=2, min_epochs=1, callbacks=[AsksAt(3), kept_at(tmp_path, 5)])
+    assert trainer.fit(Regression(), loader(20)).stopped_early
+    again = quiet(max_epochs=2)
+    again.fit(Regression(), loader(20), ckpt_path=tmp_path / "step=5.ckpt")
+    assert again.global_step == 10

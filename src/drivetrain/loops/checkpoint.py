@@ -89,6 +89,7 @@ def _training_state(context: Context, *, is_live: bool) -> dict[str, Any]:
     if is_live:
         gather_ranks(context)
     everybody = context.of_ranks
+    context.progress.is_stopping = _is_held_back(context)
     states = {callback.state_key: callback.state_dict() for callback in context.callbacks}
     return {
         "optimizer_states": [strategy.optimizer_state(one) for one in context.optimizers],
@@ -121,6 +122,18 @@ def _training_state(context: Context, *, is_live: bool) -> dict[str, Any]:
     }
 
 
+def _is_held_back(context: Context) -> bool:
+    """Whether the fit is to stop, on any rank, and may not yet.
+
+    A fit that may has stopped here: to go on from there is the user's wish.
+    """
+    run, progress = context.run, context.progress
+    if not (run.should_stop or any(one["asks_to_stop"] for one in context.of_ranks)):
+        return False
+    epochs = progress.epoch + progress.is_done
+    return epochs < run.min_epochs or progress.global_step < run.min_steps
+
+
 def gather_ranks(context: Context) -> None:
     """Bring to rank 0 what each rank has of its own: random state, logged values, gradients not yet used.
 
@@ -133,6 +146,7 @@ def gather_ranks(context: Context) -> None:
         "data": context.data_state(),
         **{name: context.results.state_dict(phase) for name, phase in _LOGGED.items()},
         "windows": pending.state(context),
+        "asks_to_stop": bool(context.run.should_stop),
     }
     if strategy.ranks.world_size == 1:
         context.of_ranks = [mine]
@@ -296,6 +310,7 @@ def restore_training(context: Context, checkpoint: Mapping[str, Any], path: obje
     for optimizer, entry in zip(context.optimizers, top["optimizer_states"].each(), strict=True):
         load_optimizer(optimizer, entry, strategy.load_optimizer_state, strategy.own_part)
     _restore_schedulers(context, top)
+    context.run.should_stop |= context.progress.is_stopping
     _restore_loop(context, top["loops"]["fit"])
 
 
