@@ -195,6 +195,10 @@ class Run(Protocol):
         """Whether the epoch's last step was taken; not where a bound or a wish to stop cut it short."""
 
     @property
+    def is_leaving(self) -> bool:
+        """Whether a signal ends the fit: there is little time, and what takes long is left out."""
+
+    @property
     def batch_indices(self) -> Any:
         """The dataset's indices of the samples in the batch that predict is at; None where nobody knows."""
 
