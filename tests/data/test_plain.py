@@ -150,6 +150,7 @@ def test_a_length_that_workers_make_untrue_is_a_warning_and_evaluations_read_all
         assert len([*limited.evaluation()]) == len([*limited.training(0, 0)]) == int(min(limit * 3, 3))
 
 
+@pytest.mark.filterwarnings("ignore:Length of IterableDataset")  # torch's, at each batch
 @pytest.mark.parametrize("how", [{"num_workers": 1, "batch_size": 4}, {"num_workers": 2, "batch_size": None}])
 def test_a_length_that_is_wrong_without_a_guess_stays_an_error(how: dict[str, Any]) -> None:
     class More(Dealt):

@@ -56,7 +56,7 @@ class PlainFeed(Part):
             stop = None  # an evaluation reads what is there; only an epoch of training is as long as was said
         if not deal and stop is not None and start >= stop:
             return iter(())  # to ask a loader that has come to its end for more would begin its next epoch
-        if self.length is None or (stop is not None and stop <= self.length):
+        if self.length is None or stop is None or stop <= self.length:
             at = start if not deal and self._begin() else 0
             stream = self._to_length(self._batches(epoch, deal=deal, first=at), stop, at)
             _pass_over(stream, start - at, self._name, is_told=self._place.rank == 0)
