@@ -34,7 +34,8 @@ INTRODUCTION = """
 
 A hook is a method that a run calls at one moment. Callbacks get `(trainer, module, ...)`, a module gets
 the rest. At each moment come the callbacks, in their order, then the module, then the callbacks that save
-(`is_last`). What nobody overrides is never called, and costs nothing. On several ranks every rank calls
+(`is_last`); where a checkpoint is loaded the module comes first, and its weights are there for the
+callbacks. What nobody overrides is never called, and costs nothing. On several ranks every rank calls
 every hook, but for those around a batch of an evaluation: they are called on the rank that has the batch.
 
 A method that looks like a hook and is none, or takes other arguments than it would get, is an error

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ def test_the_newest_replaces_the_one_before_and_strangers_stay(tmp_path: Path) -
     saves = dt.ModelCheckpoint(tmp_path, every_n_train_steps=4, save_last=True)
     result = quiet(max_epochs=1, callbacks=[saves]).fit(Regression(), loader())
     assert names(tmp_path) == ["epoch=0-step=8.ckpt", "last.ckpt", "stranger.ckpt"]
-    assert result.checkpoint_path == str(tmp_path / "epoch=0-step=8.ckpt")
+    assert result.checkpoint_path == str(tmp_path / "last.ckpt")
 
 
 def test_all_are_kept_on_request_and_named_by_what_was_logged(tmp_path: Path) -> None:
@@ -518,3 +520,50 @@ def test_a_fast_run_leaves_no_file_and_still_tries_the_monitor(tmp_path: Path) -
     with pytest.raises(dt.ModuleError, match="nothing_logged"):
         quiet(callbacks=callbacks("nothing_logged"), **given).fit(Regression(), loader(8), loader(8))
     assert not [*tmp_path.iterdir()]
+
+
+class AsksFor(dt.Callback):
+    """Asks to leave within the second epoch."""
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        if trainer.global_step == 13:
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+
+@pytest.mark.parametrize(
+    "interval",
+    [{"train_time_interval": timedelta(hours=1)}, {"every_n_train_steps": 100}, {"every_n_epochs": 5}],
+)
+@pytest.mark.parametrize("monitor", [None, "loss"])
+def test_last_is_what_the_fit_came_to_whatever_the_interval(
+    tmp_path: Path, interval: dict[str, Any], monitor: str | None
+) -> None:
+    saves = dt.ModelCheckpoint(tmp_path / "a", monitor=monitor, save_last=True, **interval)
+    trainer = quiet(max_epochs=1, callbacks=[saves])
+    result = trainer.fit(Regression(), loader())
+    assert names(tmp_path / "a") == ["last.ckpt"]
+    assert result.checkpoint_path == saves.last_model_path
+    more = quiet(max_epochs=2)
+    assert more.fit(Regression(), loader(), ckpt_path=saves.last_model_path).steps_here == 10
+
+
+def test_a_resumed_fit_with_nothing_left_writes_last_once(tmp_path: Path) -> None:
+    def fit(path: str | None) -> str:
+        saves = dt.ModelCheckpoint(tmp_path, every_n_epochs=5, save_last=True)
+        quiet(max_epochs=1, callbacks=[saves]).fit(Regression(), loader(), ckpt_path=path)
+        return saves.last_model_path
+
+    written = fit(None)
+    before = Path(written).stat().st_mtime_ns
+    assert fit(written) == written
+    assert Path(written).stat().st_mtime_ns == before
+    assert names(tmp_path) == ["last.ckpt"]
+
+
+def test_a_fit_that_leaves_for_a_signal_saves_itself_alone(tmp_path: Path) -> None:
+    saves = dt.ModelCheckpoint(tmp_path / "a", every_n_train_steps=4, save_last=True)
+    with pytest.raises(SystemExit):
+        quiet(max_epochs=2, callbacks=[AsksFor(), saves], default_root_dir=tmp_path).fit(Regression(), loader())
+    kept = torch.load(tmp_path / "a" / "last.ckpt", weights_only=True)
+    assert kept["global_step"] == 12
+    assert names(tmp_path / "checkpoints") == ["signal.ckpt"]

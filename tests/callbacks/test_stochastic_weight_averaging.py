@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -154,3 +156,35 @@ def test_an_epoch_that_is_cut_short_is_not_in_the_average() -> None:
 def test_other_arguments_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(dt.ModuleError, match=r"callback.bad-argument.*StochasticWeightAveraging"):
         dt.StochasticWeightAveraging(**{"swa_lrs": 0.1, **given})
+
+
+class Counts(Scheduled):
+    """Counts its steps."""
+
+    num_steps = 0
+
+    def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+        self.num_steps += 1
+        return super().training_step(batch, batch_idx)
+
+
+class Leaves(dt.Callback):
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        if trainer.global_step == 13:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_signal_waits_for_no_pass_over_the_data(tmp_path: Path) -> None:
+    module = Counts()
+    flags: dict[str, Any] = {"max_epochs": 4, "default_root_dir": tmp_path}
+    averages = dt.StochasticWeightAveraging(0.05, swa_epoch_start=1)
+    with pytest.raises(SystemExit):
+        quiet(**flags, callbacks=[averages, Leaves()]).fit(module, loader(20))
+    assert module.num_steps == 13
+    again, whole = Counts(), Counts()
+    averages = dt.StochasticWeightAveraging(0.05, swa_epoch_start=1)
+    path = tmp_path / "checkpoints" / "signal.ckpt"
+    quiet(**flags, callbacks=[averages]).fit(again, loader(20), ckpt_path=path)
+    averages = dt.StochasticWeightAveraging(0.05, swa_epoch_start=1)
+    quiet(**flags, callbacks=[averages]).fit(whole, loader(20))
+    assert not differing(again.state_dict(), whole.state_dict())

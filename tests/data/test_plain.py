@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from drivetrain import DataError
+from drivetrain import DataError, DrivetrainWarning
 from drivetrain.data import plain
 from drivetrain.data.make import make_feed
 
@@ -119,6 +119,46 @@ def test_a_length_that_is_too_short_loses_nothing_in_silence() -> None:
     with pytest.raises(DataError, match=r"data.length") as caught:
         read(Liar())
     assert caught.value.values["length"] == 2
+
+
+class Dealt(IterableDataset):
+    """Ten samples, which workers share, and their number."""
+
+    def __len__(self) -> int:
+        return 10
+
+    def __iter__(self) -> Iterator[int]:
+        found = get_worker_info()
+        return iter(range(10)) if found is None else iter(range(found.id, 10, found.num_workers))
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_a_length_that_workers_make_untrue_is_a_warning_and_evaluations_read_all(batch_size: int) -> None:
+    loader = DataLoader(Dealt(), batch_size, num_workers=2)
+    feed = make_feed(loader, "the loader", "limit", 1.0, 0)
+    assert len(loader) == {1: 10, 4: 3}[batch_size]
+    found = [batch for batch, _ in feed.evaluation()]
+    assert sorted(torch.cat(found).tolist()) == [*range(10)]
+    if batch_size == 1:
+        assert len(read(loader)) == 10
+        return
+    assert len(found) == 4
+    with pytest.warns(DrivetrainWarning, match=r"data.length.*num_workers=1"):
+        assert len(read(loader)) == 3
+    for limit in (3, 0.99):
+        limited = make_feed(loader, "the loader", "limit", limit, 0)
+        assert len([*limited.evaluation()]) == len([*limited.training(0, 0)]) == int(min(limit * 3, 3))
+
+
+@pytest.mark.filterwarnings("ignore:Length of IterableDataset")  # torch's, at each batch
+@pytest.mark.parametrize("how", [{"num_workers": 1, "batch_size": 4}, {"num_workers": 2, "batch_size": None}])
+def test_a_length_that_is_wrong_without_a_guess_stays_an_error(how: dict[str, Any]) -> None:
+    class More(Dealt):
+        def __len__(self) -> int:
+            return 4
+
+    with pytest.raises(DataError, match=r"data.length"):
+        read(DataLoader(More(), **how))
 
 
 class Counting(IterableDataset):

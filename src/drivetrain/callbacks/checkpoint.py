@@ -51,6 +51,7 @@ class ModelCheckpoint(Checkpoint):
 
     With ``monitor`` the best ``save_top_k`` stay, by a value that is always that of the saved weights: where
     validation logs it, a save that is due waits for the next validation's end (``save_last`` does not wait).
+    ``save_last`` keeps ``last.ckpt``: the newest of what is saved, and at the fit's end what the fit came to.
     Without ``monitor`` the newest stay. -1 keeps all, 0 only ``last``. Only files that this run wrote are
     ever removed or replaced, and each only after the next is whole; a name that is taken gets ``-v1``.
 
@@ -272,11 +273,32 @@ class ModelCheckpoint(Checkpoint):
         self._act(trainer, is_due=is_due, may_wait=not is_second, is_epoch_end=True)
 
     def on_train_end(self, trainer: Run, module: Module) -> None:
-        """Remove what could not be removed before; say so where the value never came."""
+        """Save ``last`` as the fit ends; remove what could not be removed before; say what never came."""
+        self._save_end(trainer)
         self._sweep(trainer)
         self._is_fitting = False
         if self._is_owed and self._watch is not None and self._watch.look_here(trainer).value is None:
             say(trainer, f"{type(self).__name__}: the run ended before anything logged {self.monitor!r}")
+
+    def _save_end(self, trainer: Run) -> None:
+        """Save ``last`` once more, unless it has this step: no interval may have ended in a short fit."""
+        shelf, step = self._shelf, trainer.global_step
+        has_it = step == 0 or (shelf.last and shelf.step == step)
+        # After a signal there is little time, and the run has saved itself.
+        if not self.save_last or has_it or trainer.fast_dev_run or trainer.is_leaving:
+            return
+        here = self._place_last(trainer) if trainer.is_global_zero else None
+        path = trainer.collectives.broadcast_object(here)
+        assert path is not None  # noqa: S101 - rank 0 has one
+        try:
+            self._write(trainer, _Save(Reading(None, is_current=False), "", path))
+        finally:
+            shelf.claims.release()
+
+    def _place_last(self, trainer: Run) -> str:
+        return self._shelf.place_last(
+            lambda version: self._path(trainer, version, self.CHECKPOINT_NAME_LAST), self._first_version
+        )
 
     def on_exception(self, trainer: Run, module: Module, exception: BaseException) -> None:
         """Save what can be saved, with ``save_on_exception``."""
@@ -325,9 +347,7 @@ class ModelCheckpoint(Checkpoint):
                 self._first_version,
             )
         if self.save_last and (is_due or reading.is_current):
-            last = self._shelf.place_last(
-                lambda version: self._path(trainer, version, self.CHECKPOINT_NAME_LAST), self._first_version
-            )
+            last = self._place_last(trainer)
         return _Save(reading, path, "" if last == path else last)
 
     def _write(self, trainer: Run, save: _Save) -> None:

@@ -189,14 +189,15 @@ class ModelPruning(Callback):
         self._loaded = state_dict
 
     def setup(self, trainer: Run, module: Module, stage: str) -> None:
-        """A fit begins anew, unless a checkpoint has masks."""
+        """A fit begins anew, unless a checkpoint has masks.
+
+        A module that an earlier fit left with masks is made plain for a checkpoint, which is.
+        """
         if stage == "fit":
             self._forget()
-
-    def on_load_checkpoint(self, trainer: Run, module: Module, checkpoint: dict[str, Any]) -> None:
-        """Make a module that an earlier fit left with masks plain, as the checkpoint is."""
-        with _plain_tensors():
-            self.make_pruning_permanent(module)
+        if trainer.ckpt_path is not None:
+            with _plain_tensors():
+                self.make_pruning_permanent(module)
 
     def on_fit_start(self, trainer: Run, module: Module) -> None:
         """Find what is to be pruned, and keep the values that it begins with."""

@@ -161,8 +161,11 @@ class StochasticWeightAveraging(Callback):
             scheduler.step()
 
     def on_train_end(self, trainer: Run, module: Module) -> None:
-        """Leave the average in the module, with statistics of its own."""
-        if self._average is not None:
+        """Leave the average in the module, with statistics of its own.
+
+        Not where a signal ends the fit: they take a pass over the data, and there is no time for it.
+        """
+        if self._average is not None and not trainer.is_leaving:
             self._average.swap()
             refresh_batch_norm(trainer, module)
             trainer.strategy.share_buffers(module)

@@ -6,12 +6,13 @@ import copy
 import itertools
 import sys
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, final
 
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
-from drivetrain.base.errors import DataError
+from drivetrain.base.errors import DataError, DrivetrainWarning, Notice
 from drivetrain.data.feed import Part, Share, Slice, again, dealt, repeated, share_out
 from drivetrain.data.limits import limited
 from drivetrain.data.seeds import mix, seeded
@@ -38,6 +39,8 @@ class PlainFeed(Part):
             total = None
         self.length = total
         self.num_batches = limited(*limit, total, place.world_size)
+        self._is_guess = _guesses_length(source)
+        self._is_limited = not (limit[1] == 1.0 and type(limit[1]) is float)
 
     def span(self, epoch: int, start: int, stop: int | None, *, deal: bool) -> Iterator[tuple[Any, Share]]:
         """Read on from global batch ``start``; what comes before is read and thrown away."""
@@ -49,9 +52,11 @@ class PlainFeed(Part):
                 because="every epoch reads the loader from its beginning",
                 hint="pass a list, a DataLoader, or an object whose __iter__ starts anew",
             )
+        if deal and self._is_guess and not self._is_limited and stop == self.length:
+            stop = None  # an evaluation reads what is there; only an epoch of training is as long as was said
         if not deal and stop is not None and start >= stop:
             return iter(())  # to ask a loader that has come to its end for more would begin its next epoch
-        if self.length is None or (stop is not None and stop <= self.length):
+        if self.length is None or stop is None or stop <= self.length:
             at = start if not deal and self._begin() else 0
             stream = self._to_length(self._batches(epoch, deal=deal, first=at), stop, at)
             _pass_over(stream, start - at, self._name, is_told=self._place.rank == 0)
@@ -99,12 +104,27 @@ class PlainFeed(Part):
         for number, batch in enumerate(itertools.islice(stream, None if stop is None else stop - at), at + 1):
             # Nobody may ask for more after the last one, so the look beyond it comes before.
             if number == stop == self.length and next(stream, _END) is not _END:
-                raise beyond(self._name, number)
+                if not self._is_guess:
+                    raise beyond(self._name, number)
+                if not self._is_limited:
+                    self._warn_of_rest(number)
             yield batch
+
+    def _warn_of_rest(self, length: int) -> None:
+        if self._place.rank == 0:
+            text = (
+                f"{self._name} gives more than the {length} batches that its length says: each worker of an "
+                "IterableDataset has a last batch of its own. The epoch ends there, and the rest is left out. "
+                "Leave __len__ out of the dataset, and all is read; or pass num_workers=1 or batch_size=None"
+            )
+            warnings.warn(str(Notice("data.length", text)), DrivetrainWarning, stacklevel=2)
 
     def _batches(self, epoch: int, *, deal: bool, first: int = 0) -> Iterator[Any]:
         seed = mix(self._seed, epoch, 1) if deal else mix(self._seed, epoch)
         with seeded(seed):  # a DataLoader draws its workers' base seed when it is asked for an iterator
+            if self._is_guess:
+                # What torch counts to warn of it, at each batch: what is beyond is said here, or is read.
+                vars(self._source).update(_IterableDataset_len_called=None)
             stream = iter(self._source)
         return stream if _draws_nothing(self._source) else _drawn(stream, seed, first)
 
@@ -129,6 +149,13 @@ def _pass_over(stream: Iterator[Any], count: int, name: str, *, is_told: bool) -
                 file=sys.stderr,
                 flush=True,
             )
+
+
+def _guesses_length(source: Any) -> bool:
+    """Whether a length is made from the samples' number, and workers cut them into other batches."""
+    is_stream = isinstance(source, DataLoader) and isinstance(source.dataset, IterableDataset)
+    is_torchs = is_stream and type(source).__len__ is DataLoader.__len__
+    return is_torchs and source.num_workers > 1 and source.batch_size is not None
 
 
 def _draws_nothing(source: Any) -> bool:

@@ -154,12 +154,14 @@ class Engine:
         if self._strategy is None:
             is_external = self.plan.launcher == "external"
             if self.plan.world_size > 1 and not is_external:
+                each = self.plan.world_size // self.plan.num_nodes
                 raise EngineError(
                     "engine.not-launched",
                     f"the engine has {self.plan.world_size} ranks, and none is running",
                     values={"world_size": self.plan.world_size, "launcher": self.plan.launcher},
                     because="the other ranks run inside of launch",
-                    hint="put the loop into a function and call engine.launch(main)",
+                    hint="put the loop into a function main(engine) and call engine.launch(main); or leave the "
+                    f"script as it is, and start it with: torchrun --nproc-per-node={each} <script>",
                 )
             found = self._resolution
             check(found.plan, found.catalogue, found.objects)

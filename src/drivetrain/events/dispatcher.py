@@ -20,6 +20,7 @@ class Dispatcher:
 
     ``watch`` puts around each call what it wants to see of it, here, once.
     Order: callbacks as given, the module, callbacks that decide (``decides``), then those with ``is_last``.
+    Of a hook with ``module_first``, `early` is the module alone and `last` are all callbacks.
     """
 
     def __init__(
@@ -59,12 +60,15 @@ class Dispatcher:
 
     def _find(self, name: str) -> tuple[Calls, Calls]:
         early = [call for callback in self._early for call in self._of(callback, name)]
+        last = [call for callback in self._last for call in self._of(callback, name)]
+        if HOOKS[name].module_first:
+            early, last = [], early + last
         if HOOKS[name].on_module:
             method = getattr(self._module, name, None)
             if method is not None and not is_unused(method):
                 known = f"[Module]{type(self._module).__name__}.{name}"
                 early.append(self._watch.call(self._fitted(method, name, 0), known))
-        return tuple(early), tuple(call for callback in self._last for call in self._of(callback, name))
+        return tuple(early), tuple(last)
 
     def _of(self, callback: object, name: str) -> list[Callable[..., Any]]:
         method = getattr(callback, name, None)

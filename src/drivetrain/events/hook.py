@@ -21,6 +21,8 @@ class Hook:
     """What a module's method gets; a callback's gets ``trainer`` and ``module`` before them."""
     on_module: bool = True
     on_callback: bool = True
+    module_first: bool = False
+    """Whether the module comes before the callbacks."""
 
 
 def unused(method: Method) -> Method:

@@ -2,7 +2,7 @@
 
 At each moment the callbacks come first, in their order, then the module, then the callbacks that look at
 what was logged and decide (``decides``), then those that come last (``is_last``: those that save), so that
-they see and store what all others have done.
+they see and store what all others have done. Where a checkpoint is loaded the module comes first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,11 @@ HOOKS: dict[str, Hook] = {
     for hook in (
         Hook("setup", "on every rank, before the module moves to its device", ("stage",)),
         Hook(
-            "on_load_checkpoint", "a checkpoint was read; before anything of it is taken up", ("checkpoint",)
+            "on_load_checkpoint",
+            "a checkpoint was read; the module's comes before anything is taken up, the callbacks' after the "
+            "weights: an entry of state_dict that one of them replaced is loaded then",
+            ("checkpoint",),
+            module_first=True,
         ),
         Hook("on_fit_start", "fit begins; the module is on its device, optimizers are there"),
         Hook(

@@ -94,6 +94,7 @@ def _training_state(context: Context, *, is_live: bool) -> dict[str, Any]:
     if is_live:
         gather_ranks(context)
     everybody = context.of_ranks
+    context.progress.is_stopping = _is_held_back(context)
     states = {callback.state_key: callback.state_dict() for callback in context.callbacks}
     return {
         "optimizer_states": [strategy.optimizer_state(one) for one in context.optimizers],
@@ -126,6 +127,18 @@ def _training_state(context: Context, *, is_live: bool) -> dict[str, Any]:
     }
 
 
+def _is_held_back(context: Context) -> bool:
+    """Whether the fit is to stop, on any rank, and may not yet.
+
+    A fit that may has stopped here: to go on from there is the user's wish.
+    """
+    run, progress = context.run, context.progress
+    if not (run.should_stop or any(one["asks_to_stop"] for one in context.of_ranks)):
+        return False
+    epochs = progress.epoch + progress.is_done
+    return epochs < run.min_epochs or progress.global_step < run.min_steps
+
+
 def gather_ranks(context: Context) -> None:
     """Bring to rank 0 what each rank has of its own: random state, logged values, gradients not yet used.
 
@@ -138,6 +151,7 @@ def gather_ranks(context: Context) -> None:
         "data": context.data_state(),
         **{name: context.results.state_dict(phase) for name, phase in _LOGGED.items()},
         "windows": pending.state(context),
+        "asks_to_stop": bool(context.run.should_stop),
     }
     if strategy.ranks.world_size == 1:
         context.of_ranks = [mine]
@@ -158,15 +172,29 @@ def keep_cut(context: Context) -> None:
 
 
 def restore_weights(context: Context, checkpoint: Mapping[str, Any], path: object) -> None:
-    """Load the model's weights only; after the strategy has set the module up."""
+    """Load the model's weights only; after the strategy has set the module up.
+
+    The module's hook is first, as it may mend the names; callbacks find the weights in the module, and what
+    they put into ``state_dict`` is loaded in a second turn.
+    """
+    module = context.module
+
+    def load() -> None:
+        load_weights(module, checkpoint, path, lambda state: context.strategy.load_model_state(module, state))
+
     before = checkpoint.get("state_dict")
-    context.events("on_load_checkpoint", checkpoint)
+    context.events.early("on_load_checkpoint", checkpoint)
+    state = checkpoint.get("state_dict")
+    load()
+    loaded = dict(state) if isinstance(state, Mapping) else {}
+    context.events.last("on_load_checkpoint", checkpoint)
+    state = checkpoint["state_dict"]
+    if state.keys() != loaded.keys() or any(state[name] is not loaded[name] for name in loaded):
+        load()
     is_average = checkpoint.get("current_model_state") is not None and checkpoint.get("state_dict") is before
     if is_average and context.stage == "fit" and context.strategy.ranks.is_zero:
         # Nobody has put the weights of training in its place.
         _warn_of_average(path, "it goes on from the average, with an optimizer that belongs to other weights")
-    module = context.module
-    load_weights(module, checkpoint, path, lambda state: context.strategy.load_model_state(module, state))
 
 
 def restore_states(context: Context, checkpoint: Mapping[str, Any], path: object) -> None:
@@ -287,6 +315,7 @@ def restore_training(context: Context, checkpoint: Mapping[str, Any], path: obje
     for optimizer, entry in zip(context.optimizers, top["optimizer_states"].each(), strict=True):
         kept.load_optimizer(optimizer, entry, strategy.load_optimizer_state, strategy.own_part)
     _restore_schedulers(context, top)
+    context.run.should_stop |= context.progress.is_stopping
     _restore_loop(context, top["loops"]["fit"])
 
 

@@ -103,6 +103,8 @@ class Context:
     """Whether a training step is being taken, so that the random state is that of no moment between steps."""
     batch_indices: Any = None
     """The dataset's indices of the samples in the batch that predict is at; None where nobody knows."""
+    is_leaving: bool = False
+    """Whether a signal ends the fit."""
     in_batches: bool = False
     """Whether batches of an evaluation are being read, of which ranks may have different numbers."""
     compiler: Compiler | None = None

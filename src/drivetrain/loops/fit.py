@@ -447,7 +447,7 @@ class FitLoop:
         self._save_for_signal()
 
     def _save_for_signal(self) -> None:
-        path = self._settings.signal_path
+        path, self._context.is_leaving = self._settings.signal_path, self.signal != 0
         if self.signal and path is not None:
             save = self._context.watch.call(checkpoints.save, "save_checkpoint")
             save(self._context, path, weights_only=False, is_live=True)

@@ -24,7 +24,7 @@ _OTHERS = (torch.optim.Adafactor, torch.optim.LBFGS, torch.optim.SparseAdam)
 
 _GROUP = ("lr", "betas", "momentum", "weight_decay")
 """Of what an optimizer's group has, what every version of torch saves."""
-_NEW = {"closed_at", "evaluated", "is_validating", "passed"}
+_NEW = {"closed_at", "evaluated", "is_stopping", "is_validating", "passed"}
 """Counters that files from before they were kept do not have."""
 _SCHEDULER = {"last_epoch", "_step_count", "best", "num_bad_epochs", "cooldown_counter"}
 """As above, of what a scheduler counts."""

@@ -39,6 +39,8 @@ class Progress:
     """What ``seen`` was when an epoch that was cut short had its end; -1 where none was."""
     is_validating: bool = False
     """Whether a validation within the epoch was due, and is not over."""
+    is_stopping: bool = False
+    """Whether somebody had asked to stop, and ``min_epochs`` or ``min_steps`` held it back."""
     is_started: bool = False
     """Whether on_train_epoch_start was called in this epoch."""
     is_trained: bool = False

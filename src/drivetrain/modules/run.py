@@ -32,6 +32,10 @@ class Run(Protocol):
         """What was decided, and why."""
 
     @property
+    def ckpt_path(self) -> str | None:
+        """The checkpoint that this run was begun from; None without one."""
+
+    @property
     def current_epoch(self) -> int:
         """Number of the epoch, from 0."""
 
@@ -189,6 +193,10 @@ class Run(Protocol):
     @property
     def is_epoch_whole(self) -> bool:
         """Whether the epoch's last step was taken; not where a bound or a wish to stop cut it short."""
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether a signal ends the fit: there is little time, and what takes long is left out."""
 
     @property
     def batch_indices(self) -> Any:

@@ -417,6 +417,11 @@ class View:
         return self._fitted is not None and self._fitted.progress.is_trained
 
     @property
+    def is_leaving(self) -> bool:
+        """Whether a signal ends the fit: there is little time, and what takes long is left out."""
+        return self._fitted is not None and self._fitted.is_leaving
+
+    @property
     def batch_indices(self) -> Any:
         """The dataset's indices of the samples in the batch that predict is at; None where nobody knows."""
         return None if self._context is None else self._context.batch_indices
