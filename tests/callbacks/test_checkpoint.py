@@ -563,7 +563,9 @@ def test_a_resumed_fit_with_nothing_left_writes_last_once(tmp_path: Path) -> Non
 def test_a_fit_that_leaves_for_a_signal_saves_itself_alone(tmp_path: Path) -> None:
     saves = dt.ModelCheckpoint(tmp_path / "a", every_n_train_steps=4, save_last=True)
     with pytest.raises(SystemExit):
-        quiet(max_epochs=2, callbacks=[AsksFor(), saves], default_root_dir=tmp_path).fit(Regression(), loader())
+        quiet(max_epochs=2, callbacks=[AsksFor(), saves], default_root_dir=tmp_path).fit(
+            Regression(), loader()
+        )
     kept = torch.load(tmp_path / "a" / "last.ckpt", weights_only=True)
     assert kept["global_step"] == 12
     assert names(tmp_path / "checkpoints") == ["signal.ckpt"]

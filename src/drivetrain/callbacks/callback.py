@@ -80,7 +80,7 @@ class Callback:
 
     @unused
     def on_load_checkpoint(self, trainer: Run, module: Module, checkpoint: dict[str, Any]) -> None:
-        """A checkpoint was read, and the module has its weights; what is put into ``state_dict`` is loaded too."""
+        """A checkpoint was read, its weights are loaded; what is put into ``state_dict`` is loaded too."""
 
     @unused
     def on_train_start(self, trainer: Run, module: Module) -> None:

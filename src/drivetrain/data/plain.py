@@ -114,8 +114,9 @@ class PlainFeed(Part):
         if self._place.rank == 0:
             text = (
                 f"{self._name} gives more than the {length} batches that its length says: each worker of an "
-                "IterableDataset has a last batch of its own. The epoch ends there, and the rest is left out. "
-                "Leave __len__ out of the dataset, and all is read; or pass num_workers=1 or batch_size=None"
+                "IterableDataset has a last batch of its own. The epoch ends there, and the rest is left "
+                "out. Leave __len__ out of the dataset, and all is read; or pass num_workers=1 or "
+                "batch_size=None"
             )
             warnings.warn(str(Notice("data.length", text)), DrivetrainWarning, stacklevel=2)
 

@@ -160,8 +160,8 @@ class Engine:
                     f"the engine has {self.plan.world_size} ranks, and none is running",
                     values={"world_size": self.plan.world_size, "launcher": self.plan.launcher},
                     because="the other ranks run inside of launch",
-                    hint="put the loop into a function main(engine) and call engine.launch(main); or leave the "
-                    f"script as it is, and start it with: torchrun --nproc-per-node={each} <script>",
+                    hint="put the loop into a function main(engine) and call engine.launch(main); or leave "
+                    f"the script as it is, and start it with: torchrun --nproc-per-node={each} <script>",
                 )
             found = self._resolution
             check(found.plan, found.catalogue, found.objects)
