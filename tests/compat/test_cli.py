@@ -104,6 +104,21 @@ def test_the_saved_file_has_the_trainers_defaults_as_values(here: Path) -> None:
     assert again.trainer.max_epochs == 2
 
 
+def test_a_flag_that_the_trainer_hands_on_is_honoured_from_a_default_file(here: Path) -> None:
+    (here / "default.yaml").write_text("trainer: {launcher: spawn}")
+    kept = {"default_config_files": [str(here / "default.yaml")]}
+    cli = LightningCLI(Net, Data, args=["--trainer.devices=2"], run=False, parser_kwargs=kept)
+    assert cli.trainer.plan.launcher == "spawn"
+
+
+@pytest.mark.parametrize(("said", "steps"), [("1", 1), ("3", 3), ("0.5", 2), ("1.0", 4)])
+def test_the_limit_that_was_said_is_the_runs(said: str, steps: int) -> None:
+    flags = ["--trainer.max_epochs=1", "--trainer.accelerator=cpu", "--trainer.logger=false"]
+    flags += ["--trainer.enable_checkpointing=false", f"--trainer.limit_train_batches={said}"]
+    cli = LightningCLI(Net, Data, args=["fit", "--optimizer=SGD", "--optimizer.lr=0.1", *flags])
+    assert cli.trainer.global_step == steps
+
+
 def test_errors_are_raised_under_the_known_kind(monkeypatch) -> None:
     monkeypatch.setattr("sys.argv", ["train.py", "--trainer.strategy=nosuch"])
     with pytest.raises(MisconfigurationException, match="strategy-value"):

@@ -202,7 +202,6 @@ def test_one_subcommands_parser_has_options_of_its_own(here: Path) -> None:
         (["fit", "--model.widht=3"], "--model.widht=3"),
         (["fit", "--model.width=wide"], "model.width"),
         (["fit", "--trainer.strategy=nosuch"], "[plan.strategy-value]"),
-        (["fit"], "[module.no-step]"),
         (["test", "--ckpt_path=nowhere.ckpt"], "[checkpoint.missing]"),
         (
             ["fit", *SGD, "--trainer.callbacks=Timer", "--trainer.callbacks.duration=soon"],
@@ -220,6 +219,31 @@ def test_what_is_wrong_ends_the_program_with_one_message(said, told, monkeypatch
         dt.CLI(Net, Data)
     assert stopped.value.code == 2
     assert told in capsys.readouterr().err
+
+
+def test_an_error_of_the_modules_own_lines_keeps_its_traceback(monkeypatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["train.py", "fit", *QUIET])
+    with pytest.raises(dt.ModuleError, match=r"module\.no-step"):
+        dt.CLI(Net, Data)
+
+
+LIMITS = [f"limit_{verb}_batches" for verb in ("train", "val", "test", "predict")]
+
+
+@pytest.mark.parametrize("name", [*LIMITS, "overfit_batches", "val_check_interval"])
+@pytest.mark.parametrize(("said", "value"), [("1", 1), ("1.0", 1.0), ("0.5", 0.5), ("3", 3)])
+def test_a_number_of_batches_is_no_part_of_them(name: str, said: str, value: float) -> None:
+    cli = dt.CLI(Net, Data, args=[f"--trainer.{name}={said}"], run=False)
+    found = cli.config["trainer"][name]
+    assert (type(found), found) == (type(value), value)
+
+
+@pytest.mark.parametrize(("said", "steps"), [("1", 1), ("3", 3), ("0.5", 2), ("1.0", 4)])
+def test_the_limit_that_was_said_is_the_runs(said: str, steps: int) -> None:
+    limit = f"--trainer.limit_train_batches={said}"
+    assert (
+        dt.CLI(Net, Data, args=["fit", *SGD, *QUIET, "--trainer.max_epochs=1", limit]).result.steps == steps
+    )
 
 
 def test_with_args_errors_are_raised() -> None:

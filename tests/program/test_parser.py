@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import drivetrain as dt
-from drivetrain.program.parser import Parser, takes
+from drivetrain.compat.lightning import Trainer as Mirrored
+from drivetrain.program.parser import Parser, takes, takes_of
 from tests.program.net import Net
 
 
@@ -51,3 +52,10 @@ def test_takes_leaves_out_what_has_no_name() -> None:
 
     assert [*takes(function)] == ["a", "b", "d"]
     assert takes(function)["d"] == 2
+
+
+def test_takes_of_a_class_has_what_it_hands_on() -> None:
+    found = takes_of(Mirrored)
+    assert found["launcher"] == "auto"
+    assert found["limit_train_batches"] is None  # the class's own default, and not the one below it
+    assert takes_of(lambda a, b=1: None)["b"] == 1

@@ -3,7 +3,10 @@ from __future__ import annotations
 import pickle
 from pathlib import Path
 
+import fsspec
+
 import drivetrain as dt
+from drivetrain.callbacks.claims import Claims
 from tests.program.net import Data, Net
 
 QUIET = [
@@ -27,6 +30,27 @@ def test_it_overwrites_where_that_is_said_and_takes_free_names_else(tmp_path, mo
     assert "width: 3" in Path("config.yaml").read_text()
     assert "width: 2" in Path("config-v1.yaml").read_text()
     assert sorted(path.name for path in Path().glob("*.yaml")) == ["config-v1.yaml", "config.yaml"]
+
+
+def test_a_store_has_the_file_and_no_folder_of_its_name_is_made(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    there = f"memory://{tmp_path.name}"
+    for width in (1, 2):
+        said = [f"--trainer.default_root_dir={there}", f"--model.width={width}"]
+        dt.CLI(Net, Data, args=["validate", *QUIET, *said])
+    assert [*Path().iterdir()] == []
+    store = fsspec.filesystem("memory")
+    for name, width in (("config.yaml", 1), ("config-v1.yaml", 2)):
+        assert f"width: {width}" in store.cat_file(f"/{tmp_path.name}/{name}").decode()
+
+
+def test_a_name_that_another_run_is_taking_is_left_to_it(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    other = Claims()
+    assert other.take(str(tmp_path / "config.yaml"))
+    dt.CLI(Net, Data, args=["validate", *QUIET, f"--trainer.default_root_dir={tmp_path}"])
+    assert [path.name for path in tmp_path.glob("*.yaml")] == ["config-v1.yaml"]
+    other.release()
 
 
 def test_a_subclass_saves_elsewhere_instead(tmp_path, monkeypatch) -> None:

@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING, Any
 import jsonargparse
 
 from drivetrain import callbacks, loggers, profilers
-from drivetrain.base.errors import DrivetrainError, DrivetrainWarning, Notice, TrainerError
+from drivetrain.base.errors import (
+    BuildError,
+    CheckpointError,
+    DrivetrainError,
+    DrivetrainWarning,
+    Notice,
+    PlanError,
+    TrainerError,
+)
 from drivetrain.base.loading import Later
+from drivetrain.base.origin import Default
 from drivetrain.callbacks.callback import Callback
 from drivetrain.data.seeds import seed_everything
 from drivetrain.events import is_unused
@@ -27,7 +36,8 @@ if TYPE_CHECKING:
 else:
     parsing = Later("drivetrain.program.parser")
 
-_SAYABLE = (str, int, float, bool, dict)
+_TEXTS = (str, int, float, bool)
+_SAYABLE = (*_TEXTS, dict)
 Kind = type | Callable[..., Any]
 
 
@@ -47,8 +57,9 @@ class CLI:
     name. What a verb returned is in ``result``.
 
     Raises:
-        SystemExit: 2, with the message on standard error, for a command line that is wrong, flags that do
-            not fit together, and other errors of this library where ``args`` is not given.
+        SystemExit: 2, with the message on standard error, for a command line that is wrong; where ``args``
+            is not given, also for flags that do not fit together, checkpoints that are not there, and
+            objects that cannot be made.
     """
 
     trainer_base: type = Trainer
@@ -100,8 +111,8 @@ class CLI:
             self.before_instantiate_classes()
             self.instantiate_classes()
             self.after_instantiate_classes()
-            if self.subcommand is not None:
-                self._run(self.subcommand)
+        if self.subcommand is not None:
+            self._run(self.subcommand, is_plain=self.exits and args is None)
 
     # What a subclass overrides.
 
@@ -153,7 +164,7 @@ class CLI:
         parser.add_class_args(self._model[0], "model", subclass_mode=self._model[1])
         if self.datamodule_class is not None:
             parser.add_class_args(self._data[0], "data", subclass_mode=self._data[1])
-        elif DataModule.__subclasses__():
+        else:
             parser.add_class_args(self._data[0], "data", subclass_mode=True, required=False)
 
     def parse_arguments(self, parser: Any, args: Any) -> Any:
@@ -176,19 +187,18 @@ class CLI:
         own = [self._get(self.config_init, key) for key in self._parser().callback_keys]
         found = self._get(self.config_init, "trainer", {})
         said = {**(found if isinstance(found, Mapping) else vars(found)), **kwargs}
-        takes = parsing.takes(self.trainer_class)
+        takes = parsing.takes_of(self.trainer_class)
         objects = {name: one for name, one in self.trainer_defaults.items() if not isinstance(one, _SAYABLE)}
         wanted = [*_listed(said.pop("callbacks", None)), *own, *_listed(objects.pop("callbacks", None))]
         said |= {name: one for name, one in objects.items() if _is_default(said.get(name), takes.get(name))}
         if self.save_config_callback and not said.get("fast_dev_run"):
             told = self._get(self.config, None)
             wanted.append(self.save_config_callback(self._parser(), told, **self.save_config_kwargs))
-        defaults = {**self._parser().get_defaults()["trainer"], **takes}
         # What is the Trainer's default was not asked for, and may be decided by something else.
         given = {
             name: _made(value)
             for name, value in said.items()
-            if name in kwargs or name not in defaults or not _is_default(value, defaults[name])
+            if name in kwargs or name not in takes or not _is_default(value, takes[name])
         }
         return self.trainer_class(**given, **({"callbacks": wanted} if wanted else {}))
 
@@ -278,7 +288,7 @@ class CLI:
 
         self.model.configure_optimizers = MethodType(configure, self.model)
 
-    def _run(self, subcommand: str) -> None:
+    def _run(self, subcommand: str, *, is_plain: bool) -> None:
         config = self._get(self.config_init, None)
         skipped = self.subcommands()[subcommand]
         takes = parsing.takes(getattr(self.trainer, subcommand))
@@ -287,7 +297,8 @@ class CLI:
         if self.datamodule is not None:
             given["datamodule"] = self.datamodule
         self._call(f"before_{subcommand}")
-        self.result = getattr(self.trainer, subcommand)(**given)
+        with self._said_plainly(wanted=is_plain):
+            self.result = getattr(self.trainer, subcommand)(**given)
         self._call(f"after_{subcommand}")
 
     def _call(self, name: str) -> None:
@@ -299,9 +310,13 @@ class CLI:
     @staticmethod
     @contextlib.contextmanager
     def _said_plainly(*, wanted: bool) -> Iterator[None]:
+        """End the program with the message of what the command line is to blame for.
+
+        Errors that a line of the user's code causes are raised: their traceback names the line.
+        """
         try:
             yield
-        except (DrivetrainError, ValueError) as error:
+        except (PlanError, BuildError, CheckpointError, TrainerError, ValueError) as error:
             # Where an object that was said cannot be made, jsonargparse tells why in an error of its own.
             if not wanted or not (isinstance(error, DrivetrainError) or "Given value" in str(error)):
                 raise
@@ -321,7 +336,9 @@ def _listed(value: Any) -> list[Callback]:
 
 
 def _is_default(value: Any, default: Any) -> bool:
-    return value is default or (type(value) in (bool, int, float, str) and bool(value == default))
+    """Whether a value is what the Trainer has anyway; one batch is not all of them: 1 is not 1.0."""
+    plain = parsing.plain(default) if isinstance(default, Default) else default
+    return plain is value or (type(plain) is type(value) and type(value) in _TEXTS and bool(plain == value))
 
 
 def _made(value: Any) -> Any:

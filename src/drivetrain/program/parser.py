@@ -136,7 +136,7 @@ class Parser(jsonargparse.ArgumentParser):
         # Defaults that stand for "not said" would be written as the names of constants.
         defaults = {name: self.get_default(name) for name in self._flags}
         marked = {name: one for name, one in defaults.items() if isinstance(one, Default)}
-        self.set_defaults({name: _plain(one) for name, one in marked.items()})
+        self.set_defaults({name: plain(one) for name, one in marked.items()})
 
     def own(self, config: jsonargparse.Namespace) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Return the module's own optimizers and schedulers that were said: class_path and init_args."""
@@ -151,7 +151,7 @@ class Parser(jsonargparse.ArgumentParser):
         return optimizers, schedulers
 
 
-def _plain(default: Default) -> str | int | bool:
+def plain(default: Default) -> str | int | bool:
     """Return the text, number or switch that a flag's default equals."""
     if isinstance(default, DefaultSwitch):
         return bool(default)
@@ -176,3 +176,12 @@ def takes(function: Callable[..., Any]) -> dict[str, Any]:
     parameters = inspect.signature(function).parameters.values()
     unnamed = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     return {one.name: one.default for one in parameters if one.kind not in unnamed}
+
+
+def takes_of(kind: Callable[..., Any]) -> dict[str, Any]:
+    """Return the named arguments of a class, or a function; also those that it hands on as ``**more``."""
+    kinds = [one for one in reversed(getattr(kind, "__mro__", ())) if "__init__" in vars(one)]
+    found: dict[str, Any] = {}
+    for one in kinds:
+        found |= takes(one.__init__)
+    return found or takes(kind)

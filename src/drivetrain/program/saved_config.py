@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from drivetrain.callbacks.callback import Callback
+from drivetrain.callbacks.checkpoint_name import joined
+from drivetrain.callbacks.claims import Claims
+from drivetrain.checkpoint_io.opening import is_remote, store_of
 from drivetrain.modules import Module, Run
 
 
@@ -14,7 +17,8 @@ class SaveConfigCallback(Callback):
 
     It is written once, on rank 0, when the first verb begins, into the folder that the logger writes to,
     else into ``default_root_dir``: as ``config_filename``, or under the next free name, ``config-v1.yaml``,
-    where an earlier run's is there. Override `save_config` to put it elsewhere too.
+    where another run's is there. In a store (``s3://...``) it is one file, whatever ``multifile``.
+    Override `save_config` to put it elsewhere too.
     """
 
     def __init__(
@@ -40,16 +44,24 @@ class SaveConfigCallback(Callback):
             return
         self.already_saved = True
         if self.save_to_log_dir:
-            folder = Path(trainer.log_dir)
-            folder.mkdir(parents=True, exist_ok=True)
-            path = folder / self.config_filename
-            version = 1
-            while not self.overwrite and path.exists():
-                name = Path(self.config_filename)
-                path = folder / f"{name.stem}-v{version}{name.suffix}"
-                version += 1
-            self.parser.save(self.config, path, overwrite=self.overwrite, multifile=self.multifile)
+            self._write(trainer.log_dir)
         self.save_config(trainer, module, stage)
+
+    def _write(self, folder: str) -> None:
+        name, claims = Path(self.config_filename), Claims()
+        path, version = joined(folder, name.name), 1
+        while not self.overwrite and not claims.take(path):
+            path, version = joined(folder, f"{name.stem}-v{version}{name.suffix}"), version + 1
+        try:
+            if is_remote(path):
+                system, inner = store_of(path)
+                with system.open(inner, "w") as file:
+                    file.write(self.parser.dump(self.config))
+            else:
+                Path(folder).mkdir(parents=True, exist_ok=True)
+                self.parser.save(self.config, path, overwrite=self.overwrite, multifile=self.multifile)
+        finally:
+            claims.release()
 
     def save_config(self, trainer: Run, module: Module, stage: str) -> None:
         """Save ``self.config`` elsewhere too; on rank 0. Here it does nothing."""
