@@ -13,6 +13,7 @@ from drivetrain.compat.lightning.cli import (
 )
 from drivetrain.compat.lightning.utilities.exceptions import MisconfigurationException
 
+from drivetrain.compat import tools
 from drivetrain.compat.lightning import LightningDataModule, LightningModule
 
 CONFIG = """
@@ -78,6 +79,7 @@ class Program(LightningCLI):
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tools, "_SEEDS", [])  # the seed that other tests would go on from
     return tmp_path
 
 
@@ -109,6 +111,21 @@ def test_a_flag_that_the_trainer_hands_on_is_honoured_from_a_default_file(here: 
     kept = {"default_config_files": [str(here / "default.yaml")]}
     cli = LightningCLI(Net, Data, args=["--trainer.devices=2"], run=False, parser_kwargs=kept)
     assert cli.trainer.plan.launcher == "spawn"
+
+
+@pytest.mark.parametrize(("said", "seed"), [([], 3), (["--trainer.seed=5"], 5), (["--trainer.seed=0"], 0)])
+def test_the_seed_of_the_data_is_that_of_everything_unless_another_is_said(
+    said: list[str], seed: int
+) -> None:
+    cli = LightningCLI(Net, Data, args=["--seed_everything=3", *said], run=False)
+    assert cli.trainer._settings.seed == seed
+
+
+def test_a_seed_that_is_true_is_the_variables(monkeypatch) -> None:
+    monkeypatch.setenv("PL_GLOBAL_SEED", "17")
+    cli = LightningCLI(Net, Data, args=[], run=False)
+    assert cli.config["seed_everything"] == 17
+    assert cli.trainer._settings.seed == 17
 
 
 @pytest.mark.parametrize(("said", "steps"), [("1", 1), ("3", 3), ("0.5", 2), ("1.0", 4)])

@@ -10,6 +10,7 @@ import torch
 from torch.optim.lr_scheduler import LRScheduler
 
 from drivetrain.compat.module import LightningDataModule, LightningModule
+from drivetrain.compat.tools import seed_everything
 from drivetrain.compat.trainer import Trainer
 from drivetrain.program.cli import CLI
 from drivetrain.program.optimizing import ReduceLROnPlateau
@@ -49,6 +50,11 @@ class LightningCLI(CLI):
     module_base = LightningModule
     datamodule_base = LightningDataModule
     exits = False
+
+    @staticmethod
+    def seed_everything(seed: int | None) -> int:
+        """Seed the order of the data too, as the mirror's function does; None is ``PL_GLOBAL_SEED``, or 0."""
+        return seed_everything(seed)
 
     def __init__(  # noqa: PLR0917 - that library's own order
         self,

@@ -53,7 +53,7 @@ class Trainer(Base):
       file names are written for that.
     - `fit` returns None, `test` without a model takes the best checkpoint, ``ckpt_path="last"`` begins anew
       where there is none, and names of strategies that are old here are not warned of.
-    - the order of the data follows from the seed of `seed_everything`.
+    - the order of the data follows from the seed of `seed_everything`, unless ``seed`` says another.
     - an argument that is not given comes from the variable ``PL_TRAINER_<ARGUMENT>``, if there is one.
     """
 
@@ -103,6 +103,7 @@ class Trainer(Base):
         enable_autolog_hparams: bool = True,
         model_registry: str | None = None,
         suggest_integrations: bool = True,
+        seed: int | None = None,
         **more: Any,
     ) -> None:
         here = locals()

@@ -126,6 +126,11 @@ class CLI:
         """After all is made, before the verb runs."""
 
     @staticmethod
+    def seed_everything(seed: int | None) -> int:
+        """Seed what is random before anything is made; return the seed. None: ``--seed_everything=true``."""
+        return seed_everything(seed or 0)
+
+    @staticmethod
     def configure_optimizers(lightning_module: Any, optimizer: Any, lr_scheduler: Any = None) -> Any:
         """Return what the module's configure_optimizers returns, of what the command line chose."""
         del lightning_module
@@ -251,8 +256,7 @@ class CLI:
         seed = self._get(self.config, "seed_everything")
         if seed is False or seed is None:
             return
-        found = 0 if seed is True else int(seed)
-        seed_everything(found)
+        found = self.seed_everything(None if seed is True else int(seed))
         where = self.config if self.subcommand is None else self.config[self.subcommand]
         where["seed_everything"] = found
 
