@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fsspec
 import pytest
 import torch
 import yaml
@@ -69,6 +70,20 @@ def test_the_saved_file_says_all_and_is_read_back(here: Path) -> None:
     assert again.trainer.early_stopping_callback.monitor == "loss"
     assert again.result.steps == 8
     assert (here / "config-v1.yaml").exists()
+
+
+@pytest.mark.parametrize("folder", [".", "memory://nothing-said"])
+def test_nothing_that_was_said_in_place_of_a_default_is_read_back(folder: str) -> None:
+    said = ["--trainer.check_val_every_n_epoch=null", "--trainer.val_check_interval=2"]
+    said += [f"--trainer.default_root_dir={folder}"]
+    dt.CLI(Net, Data, args=["validate", *QUIET, *said])
+    with fsspec.open(f"{folder}/config.yaml") as file:
+        kept = yaml.safe_load(file)
+    assert kept["trainer"]["check_val_every_n_epoch"] is None
+    assert kept["trainer"]["logger"] is None  # the whole configuration: also what is None by default
+    Path("again.yaml").write_text(yaml.safe_dump(kept))
+    again = dt.CLI(Net, Data, args=["validate", "--config=again.yaml"])
+    assert again.config["validate"]["trainer"]["check_val_every_n_epoch"] is None
 
 
 def test_a_default_of_the_trainer_is_not_said() -> None:

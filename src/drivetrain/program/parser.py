@@ -29,6 +29,12 @@ if _ANY in inspect.signature(set_parsing_settings).parameters:
     # What objects of flags are made by today, and is asked for in words in recent releases.
     set_parsing_settings(instantiate_subclass_spec_in_any=True)
 
+_RENAMED = (4, 49)
+"""The release of jsonargparse since which a value that is None is called unset."""
+_RELEASE = tuple(int(part) for part in jsonargparse.__version__.split(".")[:2])
+EVERYTHING = {"skip_unset" if _RELEASE >= _RENAMED else "skip_none": False}
+"""What `save` and `dump` are told to write, None too: it may have been said in place of another default."""
+
 Classes = type | tuple[type, ...]
 
 

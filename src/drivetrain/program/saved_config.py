@@ -10,6 +10,7 @@ from drivetrain.callbacks.checkpoint_name import joined
 from drivetrain.callbacks.claims import Claims
 from drivetrain.checkpoint_io.opening import is_remote, store_of
 from drivetrain.modules import Module, Run
+from drivetrain.program.parser import EVERYTHING
 
 
 class SaveConfigCallback(Callback):
@@ -56,10 +57,11 @@ class SaveConfigCallback(Callback):
             if is_remote(path):
                 system, inner = store_of(path)
                 with system.open(inner, "w") as file:
-                    file.write(self.parser.dump(self.config))
+                    file.write(self.parser.dump(self.config, **EVERYTHING))
             else:
                 Path(folder).mkdir(parents=True, exist_ok=True)
-                self.parser.save(self.config, path, overwrite=self.overwrite, multifile=self.multifile)
+                options = {"overwrite": self.overwrite, "multifile": self.multifile, **EVERYTHING}
+                self.parser.save(self.config, path, **options)
         finally:
             claims.release()
 
