@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import resource
 from collections import OrderedDict
 from pathlib import Path
 
@@ -40,6 +41,21 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(tmp_path: Path, monk
     monkeypatch.setattr(torch, "save", half)
     with pytest.raises(dt.CheckpointError, match=r"checkpoint.write.*No space left"):
         storage.save({"w": torch.zeros(1)}, path)
+    assert path.read_bytes() == before
+    assert [found.name for found in tmp_path.iterdir()] == ["a.ckpt"]
+
+
+def test_a_disk_that_is_full_within_a_tensor_is_told_in_the_systems_words(tmp_path: Path) -> None:
+    storage, path = LocalCheckpointIO(), tmp_path / "a.ckpt"
+    storage.save(GOOD, path)
+    before = path.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(dt.CheckpointError, match=r"checkpoint.write.*File too large"):
+            storage.save({"w": torch.zeros(100_000)}, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert path.read_bytes() == before
     assert [found.name for found in tmp_path.iterdir()] == ["a.ckpt"]
 

@@ -13,15 +13,15 @@ import torch
 from drivetrain.base.errors import CheckpointError
 from drivetrain.base.loading import Later
 from drivetrain.checkpoint_io.checkpoint_io import CheckpointIO, StrPath
-from drivetrain.checkpoint_io.foreign import FOREIGN
-from drivetrain.checkpoint_io.opening import is_remote, opened, store_of, torn, unreadable
-from drivetrain.checkpoint_io.part import whole
 from drivetrain.resolver.facts import CheckpointIOFacts
 from drivetrain.resolver.known.storage import local as known
 
 if TYPE_CHECKING:
-    from drivetrain.checkpoint_io import plain, scan
+    from drivetrain.checkpoint_io import foreign, opening, part, plain, scan
 else:
+    foreign = Later("drivetrain.checkpoint_io.foreign")
+    opening = Later("drivetrain.checkpoint_io.opening")
+    part = Later("drivetrain.checkpoint_io.part")
     plain = Later("drivetrain.checkpoint_io.plain")
     scan = Later("drivetrain.checkpoint_io.scan")
 
@@ -49,43 +49,46 @@ class LocalCheckpointIO(CheckpointIO):
         """Write, sync, rename, sync the folder."""
         name, tensors = os.fspath(path), plain.as_plain(checkpoint, path)
         try:
-            if is_remote(path):
+            if opening.is_remote(path):
                 _save_remote(tensors, name)
             else:
                 _save_file(tensors, Path(path))
         except Exception as error:
-            why = None if isinstance(error, OSError) else plain.unwritable(tensors, name)
-            raise why or _refused(name, "write", error) from error
+            system = _of_system(error)
+            why = None if system else plain.unwritable(tensors, name)
+            raise why or _refused(name, "write", system or error) from error
 
     def load(self, path: StrPath, *, weights_only: bool = True) -> dict[str, Any]:
         """Read the file; by default after a look through it, and with torch's restricted unpickler."""
         name = os.fspath(path)
-        with opened(path) as file:
+        with opening.opened(path) as file:
             try:
-                asked = scan.scan(file, FOREIGN) if weights_only else set()
+                asked = scan.scan(file, foreign.FOREIGN) if weights_only else set()
                 file.seek(0)
-                with torch.serialization.safe_globals([(FOREIGN[one], one) for one in sorted(asked)]):
+                with torch.serialization.safe_globals([(foreign.FOREIGN[one], one) for one in sorted(asked)]):
                     found = torch.load(file, map_location="cpu", weights_only=weights_only)
             except scan.Unsafe as error:
                 raise _unsafe(name, str(error)) from error
             except scan.Torn as error:
-                raise torn(name, str(error)) from error
+                raise opening.torn(name, str(error)) from error
             except OSError:
                 raise
             except Exception as error:
-                is_stores = is_remote(path) and not isinstance(error, (RuntimeError, ValueError, MemoryError))
+                is_stores = opening.is_remote(path) and not isinstance(
+                    error, (RuntimeError, ValueError, MemoryError)
+                )
                 raise _said_by_torch(name, error, is_stores=is_stores) from error
         if not isinstance(found, dict):
-            raise torn(name, f"it holds a {type(found).__name__}, not a dict")
+            raise opening.torn(name, f"it holds a {type(found).__name__}, not a dict")
         return found
 
     def remove(self, path: StrPath) -> None:
         """Remove the file if it is there."""
         name = os.fspath(path)
         try:
-            if is_remote(path):
+            if opening.is_remote(path):
                 with contextlib.suppress(FileNotFoundError):
-                    system, inner = store_of(name)
+                    system, inner = opening.store_of(name)
                     system.rm(inner)
             else:
                 Path(path).unlink(missing_ok=True)
@@ -94,7 +97,7 @@ class LocalCheckpointIO(CheckpointIO):
 
 
 def _save_file(checkpoint: dict[str, Any], path: Path) -> None:
-    with whole(path) as file:
+    with part.whole(path) as file:
         torch.save(checkpoint, file)
 
 
@@ -105,7 +108,7 @@ def _save_remote(checkpoint: dict[str, Any], name: str) -> None:
     there at the transaction's end, or not at all. The file system is one of our own, since what anybody else
     writes by it meanwhile would be part of the transaction.
     """
-    system, inner = store_of(name, skip_instance_cache=True)
+    system, inner = opening.store_of(name, skip_instance_cache=True)
     with system.transaction:
         file = system.open(inner, "wb")
         try:
@@ -120,6 +123,13 @@ def _save_remote(checkpoint: dict[str, Any], name: str) -> None:
         raise OSError(message)
 
 
+def _of_system(error: BaseException | None) -> OSError | None:
+    """Return what the system said; torch's writer puts an error of its own, about its positions, over it."""
+    while error is not None and not isinstance(error, OSError):
+        error = error.__context__
+    return error
+
+
 def _refused(name: str, verb: str, error: Exception) -> CheckpointError:
     return CheckpointError(
         "checkpoint.write",
@@ -127,7 +137,7 @@ def _refused(name: str, verb: str, error: Exception) -> CheckpointError:
         values={"path": name, "error": f"{type(error).__name__}: {error}"},
         because="the storage refused",
         hint="give a folder that this process may write, with room for the file"
-        if not is_remote(name)
+        if not opening.is_remote(name)
         else "see to the credentials, the connection, and the package for this kind of storage",
     )
 
@@ -135,10 +145,10 @@ def _refused(name: str, verb: str, error: Exception) -> CheckpointError:
 def _said_by_torch(name: str, error: Exception, *, is_stores: bool) -> CheckpointError:
     if isinstance(error, pickle.UnpicklingError):
         asks = [line.strip() for line in str(error).splitlines() if "GLOBAL" in line or "unsupported" in line]
-        return _unsafe(name, asks[0]) if asks else torn(name, str(error).splitlines()[0])
+        return _unsafe(name, asks[0]) if asks else opening.torn(name, str(error).splitlines()[0])
     if is_stores:  # a store has classes of its own for a connection that is cut
-        return unreadable(name, error)
-    return torn(name, f"{type(error).__name__}: {error}")
+        return opening.unreadable(name, error)
+    return opening.torn(name, f"{type(error).__name__}: {error}")
 
 
 def _unsafe(name: str, asks: str) -> CheckpointError:

@@ -9,16 +9,20 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from drivetrain.base.errors import LaunchError
-from drivetrain.collectives.meeting import join_store, meet, serve_store
+from drivetrain.base.loading import Later
 from drivetrain.collectives.single import SingleCollectives
-from drivetrain.collectives.torch import TorchCollectives
 
 if TYPE_CHECKING:
     import torch
     from torch.distributed.distributed_c10d import Store
 
+    from drivetrain.collectives import meeting
+    from drivetrain.collectives import torch as over_torch
     from drivetrain.collectives.collectives import Collectives
     from drivetrain.collectives.place import Place
+else:
+    meeting = Later("drivetrain.collectives.meeting")
+    over_torch = Later("drivetrain.collectives.torch")
 
 _STORES: dict[tuple[str, int], Store] = {}
 """Stores at ports that somebody else chose: they live as long as the process, so that a second
@@ -49,7 +53,7 @@ def connect(place: Place, backend: str, device: torch.device) -> Collectives:
     if dist.is_initialized():
         if (dist.get_rank(), dist.get_world_size()) != (ranks.rank, ranks.world_size):
             raise _mismatch(place)
-        return TorchCollectives(device)
+        return over_torch.TorchCollectives(device)
     if ":" not in backend and not dist.is_backend_available(backend):
         raise LaunchError(
             "launch.no-backend",
@@ -73,7 +77,7 @@ def connect(place: Place, backend: str, device: torch.device) -> Collectives:
         if not dist.is_initialized():
             dist.distributed_c10d._world.group_count = 0  # noqa: SLF001 - torch resets it in destroy only
         raise
-    return TorchCollectives(device, owned=True)
+    return over_torch.TorchCollectives(device, owned=True)
 
 
 def disconnect(collectives: Collectives) -> None:
@@ -83,7 +87,9 @@ def disconnect(collectives: Collectives) -> None:
     """
     import torch.distributed as dist
 
-    if not isinstance(collectives, TorchCollectives) or not collectives.owned:
+    if isinstance(collectives, SingleCollectives):
+        return
+    if not isinstance(collectives, over_torch.TorchCollectives) or not collectives.owned:
         return
     collectives.owned = False
     if dist.is_initialized():
@@ -109,7 +115,7 @@ def visit(place: Place) -> Iterator[None]:
         yield
     finally:
         if not was_connected and dist.is_initialized():
-            disconnect(TorchCollectives(torch.device("cpu"), owned=True))
+            disconnect(over_torch.TorchCollectives(torch.device("cpu"), owned=True))
         place.store = None
         place.check = None
         sys.excepthook = hook
@@ -124,7 +130,7 @@ def _meeting_point(place: Place) -> Store:
         return HashStore()
     place.num_meetings += 1
     store = PrefixStore(f"{place.session}/{place.num_meetings}", place.store or _own_store(place))
-    meet(place, store)
+    meeting.meet(place, store)
     return store
 
 
@@ -132,7 +138,7 @@ def _own_store(place: Place) -> Store:
     key = (place.address, place.port)
     if key not in _STORES:
         serves = place.serves
-        _STORES[key] = serve_store(*key, place.timeout_s)[0] if serves else join_store(place)
+        _STORES[key] = meeting.serve_store(*key, place.timeout_s)[0] if serves else meeting.join_store(place)
     return _STORES[key]
 
 

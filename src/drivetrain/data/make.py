@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data.distributed import DistributedSampler
 
 from drivetrain.base.errors import DataError
+from drivetrain.base.loading import Later
 from drivetrain.data.feed import Part, Slice
 from drivetrain.data.indexed import IndexedFeed
-from drivetrain.data.plain import PlainFeed
+
+if TYPE_CHECKING:
+    from drivetrain.data import plain
+else:
+    plain = Later("drivetrain.data.plain")
 
 
 def make_feed(
@@ -45,7 +50,7 @@ def make_feed(
             because="a loader is a DataLoader or another iterable of batches, read again each epoch",
             hint="pass a torch.utils.data.DataLoader",
         )
-    return PlainFeed(source, name, (limit_name, limit), seed, place)
+    return plain.PlainFeed(source, name, (limit_name, limit), seed, place)
 
 
 def _check_loader(loader: DataLoader[Any], name: str, world_size: int) -> None:

@@ -8,18 +8,21 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar, final
 
 from drivetrain.base.errors import LaunchError
+from drivetrain.base.loading import Later
 from drivetrain.collectives.connect import visit
 from drivetrain.collectives.place import TIMEOUT_S, Place
 from drivetrain.launchers.launcher import Launcher
-from drivetrain.launchers.report import Report
 from drivetrain.machine import probe
 from drivetrain.resolver.known.launchers import here as known
 from drivetrain.resolver.ranks import Ranks
 
 if TYPE_CHECKING:
     from drivetrain.environments.environment import ClusterEnvironment
+    from drivetrain.launchers import report as reports
     from drivetrain.resolver.facts import LauncherFacts
     from drivetrain.resolver.plan import Plan
+else:
+    reports = Later("drivetrain.launchers.report")
 
 T = TypeVar("T")
 
@@ -80,7 +83,7 @@ class ExternalLauncher(Launcher):
             try:
                 return body(place)
             except BaseException as error:
-                report = Report.of(error, place.ranks.rank)
+                report = reports.Report.of(error, place.ranks.rank)
                 why = ", as a consequence of another rank's failure" if report.is_consequence else ""
                 print(f"drivetrain: {report.headline}{why}", file=sys.stderr, flush=True)  # noqa: T201 - for the log
                 raise

@@ -15,6 +15,6 @@
     ways.py          how a name is logged, and where that differs
     refusal.py       the errors of a fit's loops
     progress.py      Progress: where a fit stands
-    checkpoint.py    a run as a checkpoint, and back
+    checkpoint.py    a run as a checkpoint       restoring.py   and back
     meters.py        torchmetrics objects in it  switches.py  what is frozen, what is in eval mode
 """

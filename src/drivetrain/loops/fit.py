@@ -5,17 +5,17 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias, final
+from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import torch
 
+from drivetrain.base.loading import Later
 from drivetrain.base.quantity import Quantity
 from drivetrain.base.where import HERE
 from drivetrain.data import Feed, Share, part_of
 from drivetrain.events import is_unused
 from drivetrain.loops import checkpoint as checkpoints
 from drivetrain.loops.context import Context
-from drivetrain.loops.evaluation import EvaluationLoop
 from drivetrain.loops.interval import Interval, LogInterval
 from drivetrain.loops.meters import metrics_unchanged
 from drivetrain.loops.optimization import read_optimizers, step_schedulers
@@ -30,6 +30,12 @@ from drivetrain.loops.switches import switches_of
 from drivetrain.loops.tokens import TokenCount
 from drivetrain.loops.trainable import check_module
 from drivetrain.loops.transfer import mover
+
+if TYPE_CHECKING:
+    from drivetrain.loops import restoring
+    from drivetrain.loops.evaluation import EvaluationLoop
+else:
+    restoring = Later("drivetrain.loops.restoring")
 
 Loaded: TypeAlias = "tuple[Feed, EvaluationLoop | None]"
 """The training data, and the validation on its data where there is one."""
@@ -113,7 +119,7 @@ class FitLoop:
         context.events("on_train_start")
         self._strategy.spread_rng()
         if checkpoint is not None:
-            checkpoints.restore_last(context, checkpoint)
+            restoring.restore_last(context, checkpoint)
 
     def _setup(self, checkpoint: Mapping[str, Any] | None, path: object) -> None:
         context, module = self._context, self._context.module
@@ -124,11 +130,11 @@ class FitLoop:
         one_backward = module.automatic_optimization and which_optimizer(module.training_step) is None
         self._strategy.setup(module, context.step("training_step"), one_backward=one_backward)
         if checkpoint is not None:
-            checkpoints.restore_weights(context, checkpoint, path)
-            checkpoints.restore_counters(context, checkpoint, path, self._read_loaders, self._reloads)
+            restoring.restore_weights(context, checkpoint, path)
+            restoring.restore_counters(context, checkpoint, path, self._read_loaders, self._reloads)
         self._configure()
         if checkpoint is not None:
-            checkpoints.restore_training(context, checkpoint, path)
+            restoring.restore_training(context, checkpoint, path)
             self._strategy.optimizers_to_device(context.optimizers, self._strategy.device)
         if self._interval is not None:
             self._interval.begin(self._progress)

@@ -8,24 +8,29 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from drivetrain.base.errors import DataError, DrivetrainWarning, Notice
+from drivetrain.base.loading import Later
 from drivetrain.checkpoint_io.entry import Entry
 from drivetrain.data import CombinedFeed, CombinedLoader, Feed, OwnFeed, Slice, counted, make_feed
 from drivetrain.events import is_unused
-from drivetrain.loops import checkpoint as checkpoints
 from drivetrain.loops.compiled import Compiler
 from drivetrain.loops.context import Context, callbacks_log, running
-from drivetrain.loops.evaluation import EvaluationLoop
 from drivetrain.loops.fit import FitLoop, Loaded
-from drivetrain.loops.lightning import VERSION, from_lightning, is_lightnings
-from drivetrain.loops.prediction import PredictionLoop
 from drivetrain.loops.settings import Settings
 from drivetrain.loops.sources import all_loaders, find_loader, needed_loader, training_loader
 from drivetrain.modules import Module
+
+if TYPE_CHECKING:
+    from drivetrain.loops import evaluation, lightning, prediction, restoring
+else:
+    evaluation = Later("drivetrain.loops.evaluation")
+    lightning = Later("drivetrain.loops.lightning")
+    prediction = Later("drivetrain.loops.prediction")
+    restoring = Later("drivetrain.loops.restoring")
 
 KINDS = {"validate": "val", "test": "test", "predict": "predict"}
 """The loaders that each verb reads."""
@@ -89,7 +94,7 @@ def _fit(context: Context, request: Request, checkpoint: Mapping[str, Any] | Non
                 found = None if isinstance(found, (list, tuple, dict)) and not found else found
                 sources = all_loaders(source if settings.overfit and found is not None else found)
             feeds = stack.enter_context(_feeds(context, settings, "val", sources))
-            return feed, EvaluationLoop(context, feeds, "validation") if feeds else None
+            return feed, evaluation.EvaluationLoop(context, feeds, "validation") if feeds else None
 
         loop = FitLoop(context, settings, load)
         loop.run(checkpoint, request.ckpt_path)
@@ -112,15 +117,17 @@ def _evaluate(context: Context, request: Request, checkpoint: Mapping[str, Any] 
         first = sources()
         strategy.setup(module, None)
         if checkpoint is not None:
-            checkpoints.restore_weights(context, checkpoint, request.ckpt_path)
-            checkpoints.restore_states(context, checkpoint, request.ckpt_path)
+            restoring.restore_weights(context, checkpoint, request.ckpt_path)
+            restoring.restore_states(context, checkpoint, request.ckpt_path)
         if stage == "predict":
             keep = request.return_predictions
-            predict = PredictionLoop(context, load(first), on_every_rank=request.is_external, keep=keep)
+            predict = prediction.PredictionLoop(
+                context, load(first), on_every_rank=request.is_external, keep=keep
+            )
             context.reload = lambda: predict.read(load(sources()))
             found = context.watch.call(predict.run, "run_predict")()
             return None if not keep else found[0] if len(found) == 1 else found
-        loop = EvaluationLoop(context, load(first), _HOOKS[stage])
+        loop = evaluation.EvaluationLoop(context, load(first), _HOOKS[stage])
         context.reload = lambda: loop.read(load(sources()))
         values = context.watch.call(loop.run, f"run_{_HOOKS[stage]}")()
         return [{name: float(value) for name, value in one.items()} for one in values]
@@ -131,11 +138,11 @@ def _read(context: Context, request: Request) -> Mapping[str, Any] | None:
         return None
     strategy = context.strategy
     found = strategy.checkpoint_io.load(request.ckpt_path, weights_only=request.weights_only)
-    if request.stage != "fit" or not is_lightnings(found):
+    if request.stage != "fit" or not lightning.is_lightnings(found):
         return found
     if strategy.ranks.is_zero:
-        _say_foreign(request.ckpt_path, str(found[VERSION]))
-    return from_lightning(found, request.ckpt_path, strategy.ranks.world_size)
+        _say_foreign(request.ckpt_path, str(found[lightning.VERSION]))
+    return lightning.from_lightning(found, request.ckpt_path, strategy.ranks.world_size)
 
 
 def _say_foreign(path: str, version: str) -> None:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 from typing_extensions import Self
 
+from drivetrain.base.loading import Later
 from drivetrain.base.tree import map_leaves
 from drivetrain.checkpoint_io.entry import Entry
-from drivetrain.checkpoint_io.local import LocalCheckpointIO
 from drivetrain.events import unused
 from drivetrain.modules.hyperparameters import WithHyperparameters, made_from
 from drivetrain.modules.run import Run
+
+if TYPE_CHECKING:
+    from drivetrain.checkpoint_io import local
+else:
+    local = Later("drivetrain.checkpoint_io.local")
 
 
 class DataModule(WithHyperparameters):
@@ -126,7 +131,7 @@ class DataModule(WithHyperparameters):
         **kwargs: Any,
     ) -> Self:
         """Make a data module from a checkpoint's arguments and state; ``kwargs`` win over them."""
-        found = LocalCheckpointIO().load(checkpoint_path, weights_only=weights_only)
+        found = local.LocalCheckpointIO().load(checkpoint_path, weights_only=weights_only)
         top, name = Entry(found, checkpoint_path), "datamodule_hyper_parameters"
         kept, argument = top[name] if name in found else None, found.get("datamodule_hparams_name")
         module = made_from(cls, kept, hparams_file, kwargs, argument)

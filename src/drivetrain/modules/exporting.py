@@ -7,14 +7,19 @@ import os
 import types
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import IO, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
 from drivetrain.base.errors import BuildError, ModuleError
+from drivetrain.base.loading import Later
 from drivetrain.base.tree import map_leaves
 from drivetrain.machine import installed
-from drivetrain.modules.aside import untouched
+
+if TYPE_CHECKING:
+    from drivetrain.modules import aside
+else:
+    aside = Later("drivetrain.modules.aside")
 
 StrPath: TypeAlias = "str | os.PathLike[str]"
 
@@ -44,7 +49,7 @@ class Exporting(torch.nn.Module):
         by_graph = kwargs.get("dynamo", inspect.signature(torch.onnx.export).parameters["dynamo"].default)
         _check_installed("to_onnx", "onnxscript" if by_graph else "onnx", 'pip install "drivetrain[onnx]"')
         is_stream = file_path is not None and not isinstance(file_path, (str, os.PathLike))
-        with untouched(self):
+        with aside.untouched(self):
             # The graph exporter writes files only, and the older one takes only the three cases apart.
             target = None if is_stream and by_graph else file_path
             program = torch.onnx.export(self, arguments, target, kwargs=named or None, **kwargs)  # type: ignore[arg-type]  # a stream too, where it is taken
@@ -76,7 +81,7 @@ class Exporting(torch.nn.Module):
                 hint="pass method='script'",
             )
         arguments, named = self._example("to_torchscript", example_inputs) if method == "trace" else ((), {})
-        with untouched(self), _in_no_run(self):
+        with aside.untouched(self), _in_no_run(self):
             if method == "script":
                 made: Any = torch.jit.script(self, **kwargs)
             elif named:
@@ -113,7 +118,7 @@ class Exporting(torch.nn.Module):
         arguments, named = self._example("to_tensorrt", input_sample)
         inputs = [*arguments, *named.values()]
         model = self.to_torchscript(method="trace", example_inputs=input_sample) if ir == "ts" else self
-        with untouched(self):
+        with aside.untouched(self):
             made = torch_tensorrt.compile(model, ir=ir, inputs=inputs, **compile_kwargs)
             if file_path is not None and ir == "ts":
                 torch.jit.save(made, os.fspath(file_path))

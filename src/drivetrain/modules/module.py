@@ -5,20 +5,25 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from typing_extensions import Self
 
 from drivetrain.base.errors import CheckpointError, ModuleError
+from drivetrain.base.loading import Later
 from drivetrain.checkpoint_io.entry import Entry
-from drivetrain.checkpoint_io.local import LocalCheckpointIO
 from drivetrain.events import is_unused, unused
 from drivetrain.modules.attached import outside
 from drivetrain.modules.exporting import Exporting
 from drivetrain.modules.hyperparameters import WithHyperparameters, made_from
 from drivetrain.modules.optimizing import Optimizing
 from drivetrain.modules.run import LogOptions
+
+if TYPE_CHECKING:
+    from drivetrain.checkpoint_io import local
+else:
+    local = Later("drivetrain.checkpoint_io.local")
 
 ModuleT = TypeVar("ModuleT", bound="Module")
 
@@ -189,7 +194,7 @@ class Module(Optimizing, Exporting, WithHyperparameters):
             CheckpointError [checkpoint.no-weights]: the file has no ``state_dict``, or one of another module.
             CheckpointError [checkpoint.damaged]: its hyperparameters are no dict.
         """
-        found = LocalCheckpointIO().load(checkpoint_path, weights_only=weights_only)
+        found = local.LocalCheckpointIO().load(checkpoint_path, weights_only=weights_only)
         kept = Entry(found, checkpoint_path)["hyper_parameters"] if "hyper_parameters" in found else None
         module = made_from(cls, kept, hparams_file, kwargs, found.get("hparams_name"))
         if not is_unused(module.configure_model):

@@ -7,11 +7,16 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drivetrain.base.errors import ProfilerError
+from drivetrain.base.loading import Later
 from drivetrain.base.text import listed, nearest
-from drivetrain.profilers.files import append, file_name
+
+if TYPE_CHECKING:
+    from drivetrain.profilers import files
+else:
+    files = Later("drivetrain.profilers.files")
 
 
 class Profiler(ABC):
@@ -68,7 +73,7 @@ class Profiler(ABC):
         if not text:
             return
         if self.filename is not None:
-            append(self.folder, self._file_name(), text.rstrip() + "\n")
+            files.append(self.folder, self._file_name(), text.rstrip() + "\n")
         elif not self._rank:
             print(text, file=sys.stderr, flush=True)  # noqa: T201 - that is what it is for
 
@@ -86,7 +91,7 @@ class Profiler(ABC):
 
     def _file_name(self, action_name: str | None = None, extension: str = ".txt", default: str = "") -> str:
         name = self.filename or default
-        return file_name(self._stage, name, self._rank, action_name, extension=extension)
+        return files.file_name(self._stage, name, self._rank, action_name, extension=extension)
 
     def _title(self) -> str:
         return f"{self._stage.upper()} profiler report" if self._stage else "Profiler report"

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drivetrain.base.errors import Conflict, Fix, Notice
+from drivetrain.base.loading import Later
 from drivetrain.base.origin import UNSET, Origin, Sourced, is_said
 from drivetrain.base.text import listed, nearest, show
 from drivetrain.flags.problem import Problem
 from drivetrain.resolver.aliases import ALIASES, REFUSED
 from drivetrain.resolver.catalogue import Catalogue, facts_of, group_of
 from drivetrain.resolver.facts import Facts
-from drivetrain.resolver.legacy import DOORS, LEGACY, Legacy, Translation, is_removed
 from drivetrain.resolver.spec import StrategySpec
 from drivetrain.resolver.swallowed import is_auto, spell
 from drivetrain.resolver.today import ORDER, flat, spelt_today
-from drivetrain.resolver.written import brief, written_call
+
+if TYPE_CHECKING:
+    from drivetrain.resolver import legacy
+    from drivetrain.resolver import written as writing
+else:
+    writing = Later("drivetrain.resolver.written")
+    legacy = Later("drivetrain.resolver.legacy")
 
 FLAGS = ORDER
 """The arguments that decide a plan, in the order in which they are explained."""
@@ -116,7 +122,7 @@ class _Reader:
 
     def __init__(self, said: Said, catalogue: Catalogue, version: str) -> None:
         self.said, self.catalogue, self.version = said, catalogue, version
-        self.translated: list[tuple[Legacy, Sourced[Any]]] = []
+        self.translated: list[tuple[legacy.Legacy, Sourced[Any]]] = []
         self.today: dict[str, object] = {}
         self.elsewhere: list[str] = []
         self.plugins: list[object] = []
@@ -125,26 +131,27 @@ class _Reader:
         if flag == "plugins":
             self._plugins(source)
         elif flag == "accelerator" and self._is_strategy(source.value):
-            self._translate(DOORS["accelerator"], source)
+            self._translate(legacy.DOORS["accelerator"], source)
         elif flag == "strategy":
             self._strategy(source, "strategy")
         else:
             self._flag(flag, source, flag)
 
     def old(self, name: str, source: Sourced[Any], all_old: Mapping[str, Sourced[Any]]) -> None:
-        row = LEGACY.get(name)
+        row = legacy.LEGACY.get(name)
         if (
             name == "num_processes"
             and type(source.value) is int
             and source.value == 1
             and _DEVICES & {*all_old}
         ):
-            self.translated.append((LEGACY[name], source))  # its default, which said nothing beside devices
+            # Its default, which said nothing beside devices.
+            self.translated.append((legacy.LEGACY[name], source))
             return
         if row is not None:
             self._translate(row, source)
             return
-        close = nearest(name, [*FLAGS, *LEGACY])
+        close = nearest(name, [*FLAGS, *legacy.LEGACY])
         fixes: tuple[Fix, ...] = (
             {name: UNSET, **({close: source.value} if close in FLAGS else {})},
             {name: UNSET},
@@ -164,21 +171,23 @@ class _Reader:
         flags = flat({**kept, **self.today}, self.catalogue)
         moved = {name: value for name, value in self.said.trainer.items() if name not in doors}
         is_whole = caller == _TRAINER
-        calls = [written_call(caller, {**flags, **others, **moved} if is_whole else {**flags, **others})]
-        calls += [written_call(_TRAINER, moved)] if moved and not is_whole else []
+        calls = [
+            writing.written_call(caller, {**flags, **others, **moved} if is_whole else {**flags, **others})
+        ]
+        calls += [writing.written_call(_TRAINER, moved)] if moved and not is_whole else []
         call = " and ".join([*calls, *self.elsewhere])
         for row, source in self.translated:
             message = (
-                f"{row.name}={brief(source.value)} is an old spelling since {row.since} "
+                f"{row.name}={writing.brief(source.value)} is an old spelling since {row.since} "
                 f"and ends with {row.removed}; write {call}"
             )
             self.said.notices.append(Notice("plan.legacy", message))
-            if is_removed(row.removed, self.version):
+            if legacy.is_removed(row.removed, self.version):
                 fix = {row.name: UNSET, **{name: value for name, value in flags.items() if name in FLAGS}}
                 shown, because = {row.name: source}, f"this is release {self.version}"
                 self.said.conflicts.append(Conflict("plan.legacy-removed", message, shown, because, (fix,)))
 
-    def _translate(self, row: Legacy, source: Sourced[Any]) -> None:
+    def _translate(self, row: legacy.Legacy, source: Sourced[Any]) -> None:
         try:
             meaning = row.read(source.value)
         except Problem as problem:
@@ -188,7 +197,7 @@ class _Reader:
             )
             return
         if meaning.refused:
-            message = f"{row.name}={brief(source.value)} is gone since {row.since}: {meaning.refused}"
+            message = f"{row.name}={writing.brief(source.value)} is gone since {row.since}: {meaning.refused}"
             self.said.conflicts.append(
                 Conflict(
                     "plan.legacy-refused",
@@ -202,7 +211,7 @@ class _Reader:
         self.translated.append((row, source))
         self._apply(row, source, meaning)
 
-    def _apply(self, row: Legacy, source: Sourced[Any], meaning: Translation) -> None:
+    def _apply(self, row: legacy.Legacy, source: Sourced[Any], meaning: legacy.Translation) -> None:
         reason = f"{row.name}={show(source.value)}" + (f", {source.reason}" if source.reason else "")
         for flag, value in meaning.flags.items():
             if flag == "strategy":
@@ -284,7 +293,7 @@ class _Reader:
         items: Iterable[object] = value if isinstance(value, (list, tuple)) else (value,)
         for item in items:
             if self._is_strategy(item):
-                self._translate(DOORS["plugins"], Sourced(item, source.origin, source.reason))
+                self._translate(legacy.DOORS["plugins"], Sourced(item, source.origin, source.reason))
                 continue
             self.plugins.append(item)
             facts = facts_of(item)

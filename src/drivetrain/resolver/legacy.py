@@ -10,13 +10,18 @@ import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
+from drivetrain.base.loading import Later
 from drivetrain.base.text import show
 from drivetrain.flags.devices import MOST, parse_devices
 from drivetrain.flags.problem import Problem
 from drivetrain.flags.scalars import parse_count, parse_switch
-from drivetrain.resolver.written import brief, written
+
+if TYPE_CHECKING:
+    from drivetrain.resolver import written as writing
+else:
+    writing = Later("drivetrain.resolver.written")
 
 SINCE, REMOVED = "0.1", "1.0"
 
@@ -135,7 +140,7 @@ def _off_or(otherwise: str, *off: object) -> Reader:
     """Read an argument that is dropped when it is off or at its old default, and otherwise refused."""
 
     def read(value: object) -> Translation:
-        refused = otherwise.replace("{value}", brief(value))
+        refused = otherwise.replace("{value}", writing.brief(value))
         return Translation() if _is_one_of(value, off) else Translation(refused=refused)
 
     return read
@@ -160,14 +165,17 @@ def _switch(name: str, on: Mapping[str, object], off: Mapping[str, object] | Non
 
 def _resume_from_checkpoint(value: object) -> Translation:
     return Translation(
-        trainer={"resume_from_checkpoint": value}, elsewhere=f"trainer.fit(model, ckpt_path={written(value)})"
+        trainer={"resume_from_checkpoint": value},
+        elsewhere=f"trainer.fit(model, ckpt_path={writing.written(value)})",
     )
 
 
 def _checkpoint_callback(value: object) -> Translation:
     if isinstance(value, bool):
         return Translation(trainer={"enable_checkpointing": value})
-    return Translation(refused=f"a checkpoint callback stands with the others: callbacks=[{brief(value)}]")
+    return Translation(
+        refused=f"a checkpoint callback stands with the others: callbacks=[{writing.brief(value)}]"
+    )
 
 
 def _progress_bar_refresh_rate(value: object) -> Translation:
@@ -191,7 +199,7 @@ def _weights_summary(value: object) -> Translation:
 def _auto_scale_batch_size(value: object) -> Translation:
     if _is_one_of(value, (False,)):
         return Translation()
-    mode = f", mode={brief(value)}" if isinstance(value, str) else ""  # True was the default mode
+    mode = f", mode={writing.brief(value)}" if isinstance(value, str) else ""  # True was the default mode
     return Translation(
         refused=f"search before the fit: dt.Tuner(trainer).scale_batch_size(model{mode}), whose loaders "
         "are made with self.batch_size"
@@ -201,7 +209,9 @@ def _auto_scale_batch_size(value: object) -> Translation:
 def _track_grad_norm(value: object) -> Translation:
     if _is_one_of(value, (-1, -1.0)):
         return Translation()
-    order = 'float("inf")' if isinstance(value, str) and value.strip().lower() == "inf" else brief(value)
+    order = (
+        'float("inf")' if isinstance(value, str) and value.strip().lower() == "inf" else writing.brief(value)
+    )
     return Translation(
         refused='log it in on_before_optimizer_step: self.log("grad_norm", torch.nn.utils.get_total_norm('
         f"[one.grad for one in self.parameters() if one.grad is not None], norm_type={order}))"

@@ -7,16 +7,21 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drivetrain.base.errors import Conflict, Notice, PlanError
+from drivetrain.base.loading import Later
 from drivetrain.base.origin import Origin, Sourced
 from drivetrain.base.text import show
 from drivetrain.flags.calls import parse_calls
 from drivetrain.flags.problem import Problem
-from drivetrain.resolver.explain import explain
 from drivetrain.resolver.facts import AXES
 from drivetrain.resolver.spec import StrategySpec
+
+if TYPE_CHECKING:
+    from drivetrain.resolver import explain as explaining
+else:
+    explaining = Later("drivetrain.resolver.explain")
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ class Plan:
 
     def explain(self) -> str:
         """Return a table of every decision: value, who decided, why."""
-        return explain(self.decisions(), self.sources, self.notices)
+        return explaining.explain(self.decisions(), self.sources, self.notices)
 
     def decisions(self) -> dict[str, object]:
         """Return every decided value by name, without sources."""

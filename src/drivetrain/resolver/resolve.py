@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from drivetrain.base.errors import Conflict, Fix, PlanError
+from drivetrain.base.loading import Later
 from drivetrain.base.origin import UNSET, Origin, Sourced
 from drivetrain.base.text import Code
 from drivetrain.machine.snapshot import Machine
@@ -19,9 +20,13 @@ from drivetrain.resolver.catalogue import Catalogue, group_of
 from drivetrain.resolver.collect import FLAGS, collect
 from drivetrain.resolver.facts import Facts
 from drivetrain.resolver.fill import Draft, fill
-from drivetrain.resolver.legacy import LEGACY
 from drivetrain.resolver.plan import Plan
 from drivetrain.resolver.rules import conflicts
+
+if TYPE_CHECKING:
+    from drivetrain.resolver import legacy
+else:
+    legacy = Later("drivetrain.resolver.legacy")
 
 _MOST_TRIES = 24
 _MOST_HINTS = 3
@@ -184,7 +189,11 @@ def _complete(fix: Fix, draft: Draft) -> Fix:
     for flag, typed in said.typed.items():
         if typed in whole and typed not in (flag, "plugins") and flag not in whole and flag in FLAGS:
             whole[flag] = _value(draft, flag)
-    return {name: value for name, value in whole.items() if name in FLAGS or name in LEGACY or value is UNSET}
+    return {
+        name: value
+        for name, value in whole.items()
+        if name in FLAGS or name in legacy.LEGACY or value is UNSET
+    }
 
 
 def _value(draft: Draft, flag: str) -> object:

@@ -12,7 +12,6 @@ from drivetrain.base.errors import TrainerError
 from drivetrain.base.loading import Later, load
 from drivetrain.base.text import listed, nearest, show
 from drivetrain.callbacks.callback import Callback, best_path, newest_path
-from drivetrain.callbacks.gradient_accumulation import GradientAccumulationScheduler
 from drivetrain.events import is_unused
 from drivetrain.loops.settings import Accumulation, Settings
 from drivetrain.machine import probe
@@ -20,14 +19,16 @@ from drivetrain.modules import DataModule, Module
 from drivetrain.modules.run import Logs
 from drivetrain.profilers.pass_through import PassThroughProfiler
 from drivetrain.profilers.profiler import Profiler
-from drivetrain.resolver.legacy import LEGACY
 
 if TYPE_CHECKING:
-    from drivetrain.callbacks import checkpoint, model_summary, progress_bar
+    from drivetrain.callbacks import checkpoint, gradient_accumulation, model_summary, progress_bar
+    from drivetrain.resolver import legacy
 else:
     checkpoint = Later("drivetrain.callbacks.checkpoint")
     model_summary = Later("drivetrain.callbacks.model_summary")
     progress_bar = Later("drivetrain.callbacks.progress_bar")
+    gradient_accumulation = Later("drivetrain.callbacks.gradient_accumulation")
+    legacy = Later("drivetrain.resolver.legacy")
 
 LATER = (
     "model_registry",
@@ -46,9 +47,9 @@ def check_names(unknown: Mapping[str, object], known: Iterable[str]) -> None:
     for name, value in unknown.items():
         if name in LATER:
             raise later(name, value)
-        if name not in LEGACY:
+        if name not in legacy.LEGACY:
             names = [*known]
-            close = nearest(name, [*names, *LEGACY])
+            close = nearest(name, [*names, *legacy.LEGACY])
             raise TrainerError(
                 "trainer.unknown-argument",
                 f"Trainer has no argument {name!r}" + (f", did you mean {close!r}?" if close else ""),
@@ -236,7 +237,7 @@ def with_schedule(settings: Settings, callbacks: Iterable[Callback]) -> Settings
     Raises:
         TrainerError [trainer.argument-twice]: ``accumulate_grad_batches``, or another one, says it too.
     """
-    found = [one for one in callbacks if isinstance(one, GradientAccumulationScheduler)]
+    found = [one for one in callbacks if isinstance(one, gradient_accumulation.GradientAccumulationScheduler)]
     if not found:
         return settings
     said = dict(settings.accumulation.by_epoch)
