@@ -15,6 +15,7 @@
     cli.py            LightningCLI and its parser
     engine.py         Fabric
     gathering.py      all_gather through which gradients flow
+    strategies.py     DDPStrategy and others, with that library's arguments
     strategy_view.py  a run's strategy with the methods that users call
     boring.py         small models and data sets for tests
     kinds.py          enumerations and types

@@ -23,6 +23,11 @@ class StrategyView:
         return getattr(self._strategy, name)
 
     @property
+    def name(self) -> str:
+        """The plan's strategy: ``ddp``, ``fsdp+tp``."""
+        return str(self._trainer.plan.strategy.name)
+
+    @property
     def root_device(self) -> torch.device:
         """This rank's device."""
         device: torch.device = self._strategy.device

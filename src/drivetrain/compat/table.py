@@ -278,6 +278,8 @@ _HOMES = {
     "module": "HyperparametersMixin LightningDataModule LightningModule",
     "rank_zero": "WarningCache rank_prefixed_message rank_zero_debug rank_zero_deprecation rank_zero_info "
     "rank_zero_only rank_zero_warn",
+    "strategies": "DDPStrategy DeepSpeedStrategy FSDPStrategy ModelParallelStrategy ParallelStrategy "
+    "SingleDeviceStrategy XLAStrategy",
     "tools": "convert_tensors_to_scalars convert_to_tensors disable_possible_user_warnings "
     "do_nothing_closure extract_batch_size find_free_network_port find_shared_parameters "
     "find_usable_cuda_devices get_filesystem grad_norm has_iterable_dataset has_len "

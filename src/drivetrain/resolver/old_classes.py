@@ -1,4 +1,4 @@
-"""Old class names: what each stands for today, and how its arguments are read."""
+"""Class names as they were: what each stands for today, and how its arguments are read."""
 
 from __future__ import annotations
 
@@ -105,6 +105,13 @@ def _timeout(value: object, _: Mapping[str, object]) -> Read:
     if not callable(seconds):
         raise Problem("is no timedelta", "timeout is a datetime.timedelta")
     return Read(options={"timeout_s": seconds()})
+
+
+def _start_method(value: object, _: Mapping[str, object]) -> Read:
+    methods = {"popen": "subprocess", "spawn": "spawn", "fork": "fork", "forkserver": "forkserver"}
+    if value not in methods:
+        raise Problem("is no way to start ranks", f"start_method is one of {', '.join(methods)}")
+    return Read(flags={"launcher": methods[str(value)]})
 
 
 def _zero_optimization(value: object, given: Mapping[str, object]) -> Read:
@@ -240,3 +247,12 @@ _ROWS = (
     OldName("TorchSyncBatchNorm", plugin=("layer_syncs", "batchnorm")),
 )
 OLD_NAMES: Mapping[str, OldName] = MappingProxyType({row.name: row for row in _ROWS})
+
+_SAME = (
+    OldName("DDPStrategy", "ddp", _STRATEGY, {**_GPUS, "start_method": _start_method}),
+    OldName("DeepSpeedStrategy", "deepspeed", ("accelerator", "zero_optimization", "stage"), _DEEPSPEED),
+    OldName("FSDPStrategy", "fsdp", _STRATEGY, _GPUS),
+    OldName("XLAStrategy", "xla", _STRATEGY, _TPUS),
+)
+SAME_NAMES: Mapping[str, OldName] = MappingProxyType({row.name: row for row in _SAME})
+"""Lightning's classes whose names are those of ours, for its users: the arguments are Lightning's."""

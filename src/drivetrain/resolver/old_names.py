@@ -36,6 +36,19 @@ def old_class(name: str, version: str = __version__) -> Callable[..., StrategySp
     return make
 
 
+def as_before(row: OldName, given: tuple[object, ...], named: dict[str, object]) -> StrategySpec:
+    """Read a strategy's arguments as its class took them, without a warning.
+
+    Raises:
+        PlanError [plan.legacy-refused]: there is nothing like it.
+        PlanError [plan.legacy-value]: an argument has a value that cannot be kept.
+        PlanError [plan.strategy-option]: an argument is no option of the strategy.
+    """
+    made = _Translator(row, __version__, given, named).read()
+    assert isinstance(made, StrategySpec), "the row is a strategy's"  # noqa: S101 - our own bug
+    return made
+
+
 _ENDINGS = {"Mixed": "-mixed", "Half": "16-true"}
 """By a word in an old precision's class name: how the precisions that it had end."""
 
@@ -53,7 +66,7 @@ class _Translator:
         call = [show(value) for value in given] + [f"{name}={show(value)}" for name, value in named.items()]
         self.source = Sourced[object](row.name, Origin.LEGACY, f"{row.name}({', '.join(call)})")
 
-    def made(self) -> StrategySpec | Facts:
+    def read(self) -> StrategySpec | Facts:
         row = self.row
         if row.refused:
             why, instead = row.refused
@@ -62,7 +75,10 @@ class _Translator:
             fixes: tuple[Fix, ...] = ({flag: value.strip('"')},)
             raise PlanError((Conflict("plan.legacy-refused", message, {flag: self.source}, why, fixes),))
         arguments = self._bound()
-        made = self._plugin(arguments) if row.plugin else self._strategy(arguments)
+        return self._plugin(arguments) if row.plugin else self._strategy(arguments)
+
+    def made(self) -> StrategySpec | Facts:
+        row, made = self.row, self.read()
         key = "strategy" if isinstance(made, StrategySpec) else "plugins"
         today = flat({key: made}, self.catalogue)
         text = (
