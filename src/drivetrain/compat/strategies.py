@@ -48,7 +48,7 @@ class _Strategy(metaclass=_Kind):
 def _kind(name: str, *stands_for: str) -> Any:
     row = SAME_NAMES.get(name) or OLD_NAMES[name]
     body = {"row": row, "stands_for": frozenset(stands_for), "__module__": __name__}
-    return type(_Strategy)(name, (_Strategy,), {**body, "__doc__": f"``{row.strategy or name}`` here."})
+    return _Kind(name, (_Strategy,), {**body, "__doc__": f"``{row.strategy or name}`` here."})
 
 
 DDPStrategy = _kind("DDPStrategy", "ddp")
