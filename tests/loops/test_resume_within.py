@@ -185,6 +185,7 @@ class Hooks(Draws):
             [torchmetrics.MeanSquaredError(), torchmetrics.MeanAbsoluteError()]
         )
         self.last = torchmetrics.RunningMean(3)
+        self.extremes = torchmetrics.MinMaxMetric(torchmetrics.MeanMetric())
 
     def on_train_epoch_start(self):
         self.log("drawn", torch.rand(()))
@@ -198,6 +199,7 @@ class Hooks(Draws):
         self.log("hidden", loss, logger=False, prog_bar=True, on_step=True, on_epoch=True)
         self.seen.update(loss)
         self.last.update(loss)
+        self.extremes.update(loss)
         self.both.update(self(batch[0]), batch[1])
         return loss
 
@@ -207,8 +209,9 @@ class Hooks(Draws):
 
     def on_train_epoch_end(self):
         self.log_dict({"seen": self.seen.compute(), "last": self.last.compute(), **self.both.compute()})
-        self.seen.reset()
-        self.both.reset()
+        self.log_dict({f"{name} of all epochs": value for name, value in self.extremes.compute().items()})
+        for metric in (self.seen, self.both, self.extremes):
+            metric.reset()
 
 
 class Chained(Draws):

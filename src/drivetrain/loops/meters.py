@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 
-from drivetrain.loops.slots import COUNTERS, is_metric, load_metric, metric_state
+from drivetrain.loops.slots import COUNTERS, beside, is_metric, load_metric, metric_state
 
 
 def meters_of(module: torch.nn.Module) -> dict[str, Any]:
-    """Return the state of each that was updated since its reset, as it is now."""
-    return {path: metric_state(metric) for path, metric in _meters(module) if _is_updated(metric)}
+    """Return the state of each that has one that a new object would not have, as it is now."""
+    found = {path: metric for path, metric in _meters(module) if _is_updated(metric) or beside(metric)}
+    return {path: metric_state(metric) for path, metric in found.items()}
 
 
 @contextmanager
@@ -67,7 +68,8 @@ def _joined(metric: Any, states: list[Mapping[str, Any]]) -> tuple[Mapping[str, 
             found[name] = reduction(torch.stack(values))
         else:
             is_whole = False
-    return {"state": found, "updates": sum(one["updates"] for one in states)}, is_whole
+    updates = sum(one["updates"] for one in states)
+    return {"state": found, "updates": updates, "beside": states[0].get("beside", {})}, is_whole
 
 
 def _meters(module: torch.nn.Module) -> Iterator[tuple[str, Any]]:

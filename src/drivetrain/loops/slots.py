@@ -290,7 +290,17 @@ def metric_state(metric: Any) -> dict[str, Any]:
         for name, value in metric.metric_state.items()
     }
     counters = {name: value for name, value in vars(metric).items() if name in COUNTERS}
-    return {"state": state, "updates": int(metric.update_count), **counters}
+    return {"state": state, "updates": int(metric.update_count), "beside": beside(metric), **counters}
+
+
+def beside(metric: Any) -> dict[str, torch.Tensor]:
+    """Return a copy of the tensors that are no states: what a reset leaves, such as an extreme of all epochs."""
+    states = metric.metric_state
+    return {
+        name: _copied(value)
+        for name, value in vars(metric).items()
+        if isinstance(value, torch.Tensor) and name not in states and not name.startswith("_")
+    }
 
 
 def _copied(value: torch.Tensor) -> torch.Tensor:
@@ -305,6 +315,8 @@ def load_metric(metric: Any, kept: Mapping[str, Any], device: torch.device) -> N
             [one.clone().to(device) for one in value] if isinstance(value, list) else value.clone().to(device)
         )
         setattr(metric, name, moved)
+    for name, value in kept.get("beside", {}).items():  # files from before it was kept have none
+        setattr(metric, name, value.clone().to(device))
     metric._update_count = kept["updates"]  # noqa: SLF001 - torchmetrics has no public way to say it
     for name in COUNTERS:
         if name in kept and hasattr(metric, name):
