@@ -27,6 +27,8 @@ T = TypeVar("T")
 class Launches(Protocol):
     """A launcher, as far as it is used: launchers stand on this floor, so their interface is not imported."""
 
+    ahead: tuple[str, ...]
+
     def launch(self, plan: Plan, body: Callable[[Place], T]) -> T:
         """Run ``body`` once on each rank and return this process's result."""
 

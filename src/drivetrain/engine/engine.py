@@ -22,6 +22,7 @@ from drivetrain.data.seeds import seed_everything
 from drivetrain.engine.loader import EngineLoader
 from drivetrain.engine.module import EngineModule
 from drivetrain.engine.states import check_names, packed, unpacked
+from drivetrain.launchers.launcher import LOADED_BY_OPTIMIZERS
 from drivetrain.loops.optimization import Clipping
 from drivetrain.modules.run import Logs
 from drivetrain.resolver.front import plan_for
@@ -110,6 +111,7 @@ class Engine:
             finally:
                 self._close()
 
+        launcher.ahead = LOADED_BY_OPTIMIZERS
         return launcher.launch(found.plan, on_rank)
 
     def _open(self, place: Place) -> None:

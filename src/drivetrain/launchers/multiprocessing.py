@@ -6,6 +6,7 @@ classes of the script work; but spawn and forkserver import the user's script ag
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import sys
@@ -63,10 +64,12 @@ class MultiprocessingLauncher(Launcher):
         _check_daemonic(self._method)
         if is_fork:
             _check_devices()
+            for name in self.ahead:
+                importlib.import_module(name)
         context: Any = multiprocessing.get_context(self._method)
         if self._method == "forkserver":
             # Every rank of every launch is then a copy of a process that has torch loaded.
-            context.set_forkserver_preload(["__main__", "torch", "drivetrain.launchers.worker"])
+            context.set_forkserver_preload(["__main__", "torch", "drivetrain.launchers.worker", *self.ahead])
         num_threads = threads_for(plan.num_devices, self._variables)
         peers: list[ProcessPeer] = []
 

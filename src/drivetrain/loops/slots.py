@@ -294,7 +294,7 @@ def metric_state(metric: Any) -> dict[str, Any]:
 
 
 def beside(metric: Any) -> dict[str, torch.Tensor]:
-    """Return a copy of the tensors that are no states: what a reset leaves, such as an extreme of all epochs."""
+    """Return a copy of the tensors that are no states: what a reset leaves, as an extreme of all epochs."""
     states = metric.metric_state
     return {
         name: _copied(value)

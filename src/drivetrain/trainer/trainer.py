@@ -22,6 +22,7 @@ from drivetrain.build import build_launcher, build_strategy, check, strategy_her
 from drivetrain.callbacks.callback import Callback, newest_path
 from drivetrain.collectives.place import Place
 from drivetrain.events import Dispatcher, Watch
+from drivetrain.launchers.launcher import LOADED_BY_OPTIMIZERS
 from drivetrain.loggers.logger import Logger
 from drivetrain.loggers.start import begin_loggers, log_hyperparameters
 from drivetrain.loops import checkpoint as checkpoints
@@ -377,6 +378,7 @@ class Trainer(View):
             )
             self._module, self._context, self._ckpt_path = module, None, request.ckpt_path
             launcher = build_launcher(found.plan, found.catalogue, found.objects)
+            launcher.ahead = LOADED_BY_OPTIMIZERS if stage == "fit" else ()
             body = functools.partial(_on_rank, self, module, datamodule, request)
             result = launcher.launch(found.plan, body)
         except BaseException as error:
