@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import os
 import re
+import time
 import warnings
 
 import pytest
@@ -186,12 +188,33 @@ def test_the_last_checkpoint_is_found_by_its_name(tmp_path) -> None:
     saves, module = dt.ModelCheckpoint(tmp_path), Regression()
     trainer = quiet(max_epochs=1, callbacks=[saves])
     with pytest.raises(dt.TrainerError, match=r"trainer.no-last"):
-        trainer.fit(module, loader(), ckpt_path="last")
+        trainer.test(module, loader(8), ckpt_path="last")
     trainer.fit(module, loader())
     trainer.test(module, loader(8), ckpt_path="last")
     assert trainer.ckpt_path == saves.newest_model_path
     with pytest.raises(dt.TrainerError, match=r"trainer.bad-argument\] ckpt_path=3"):
         trainer.fit(module, loader(), ckpt_path=3)
+
+
+def test_a_new_process_goes_on_from_the_newest_file_of_the_one_before(tmp_path, capsys) -> None:
+    def trainer(epochs: int) -> dt.Trainer:
+        saves = dt.ModelCheckpoint(tmp_path / "here", save_last=True)
+        return quiet(max_epochs=epochs, callbacks=[saves], default_root_dir=tmp_path)
+
+    with pytest.warns(dt.DrivetrainWarning, match=r"trainer.no-last\].*begins anew"):
+        first = trainer(2).fit(Regression(), loader(), ckpt_path="last")
+    assert first.steps_here == first.steps
+    second = trainer(3)
+    result = second.fit(Regression(), loader(), ckpt_path="last")
+    assert (result.steps_here, result.steps) == (first.steps // 2, first.steps // 2 * 3)
+    assert f"going on from {second.ckpt_path}" in capsys.readouterr().out
+    signalled = tmp_path / "checkpoints" / "signal.ckpt"
+    signalled.parent.mkdir()
+    second.save_checkpoint(signalled)
+    os.utime(signalled, (time.time() + 9,) * 2)
+    third = trainer(4)
+    third.fit(Regression(), loader(), ckpt_path="last")
+    assert third.ckpt_path == str(signalled)
 
 
 def test_callbacks_that_are_added_or_taken_away_between_runs_count() -> None:

@@ -240,6 +240,10 @@ class Checkpoint(Callback):
 
     is_last = True
 
+    def earlier_folder(self, root: str) -> str | None:
+        """Return the folder in which an earlier process with this callback has saved, if it can be told."""
+        return None
+
 
 def best_path(callbacks: Iterable[Callback]) -> str | None:
     """Return the best file of the first callback that has one, or None."""

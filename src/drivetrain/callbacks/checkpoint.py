@@ -231,6 +231,10 @@ class ModelCheckpoint(Checkpoint):
             )
         self._forget()
 
+    def earlier_folder(self, root: str) -> str | None:
+        """Return the folder: ``dirpath``, or where it is by default."""
+        return self.dirpath or joined(root, "checkpoints")
+
     def _folder_of(self, trainer: Run) -> str:
         """Return the folder where the user named none, on every rank the same."""
         return joined(trainer.default_root_dir, "checkpoints")

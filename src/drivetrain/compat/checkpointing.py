@@ -12,6 +12,10 @@ from drivetrain.modules import Run
 class ModelCheckpoint(Base):
     """`drivetrain.ModelCheckpoint`; its folder is by default ``checkpoints`` in that of the first logger."""
 
+    def earlier_folder(self, root: str) -> str | None:
+        """Return ``dirpath``; the folder of an earlier run's logger is none of this run's."""
+        return self.dirpath
+
     def _folder_of(self, trainer: Run) -> str:
         # Only rank 0 knows the version before the loggers begin.
         here = folder(trainer) if trainer.is_global_zero else ""

@@ -51,8 +51,8 @@ class Trainer(Base):
       plots of old and new runs lie on each other.
     - in manual optimization ``global_step`` and ``max_steps`` count each optimizer's steps: schedules and
       file names are written for that.
-    - `fit` returns None, `test` without a model takes the best checkpoint, ``ckpt_path="last"`` begins anew
-      where there is none, and names of strategies that are old here are not warned of.
+    - `fit` returns None, `test` without a model takes the best checkpoint, and names of strategies that
+      are old here are not warned of.
     - the order of the data follows from the seed of `seed_everything`, unless ``seed`` says another.
     - an argument that is not given comes from the variable ``PL_TRAINER_<ARGUMENT>``, if there is one.
     """
@@ -145,8 +145,7 @@ class Trainer(Base):
         """Train the model; a data module may stand in the loaders' place."""
         if isinstance(train_dataloaders, DataModule):
             train_dataloaders, datamodule = None, train_dataloaders
-        path = self._path(ckpt_path)
-        if path is None and self._fitted is not None and self._fitted.progress.global_step:
+        if ckpt_path is None and self._fitted is not None and self._fitted.progress.global_step:
             _warn_of_anew(self._fitted.progress.epoch, self._fitted.progress.global_step)
         with self._running(TrainerFn.FITTING):
             super().fit(
@@ -154,7 +153,7 @@ class Trainer(Base):
                 train_dataloaders,
                 val_dataloaders,
                 datamodule,
-                path,
+                ckpt_path,
                 weights_only=weights_only is not False,
             )
 
@@ -205,7 +204,7 @@ class Trainer(Base):
         """Return predict_step's output for every batch; None with ``return_predictions=False``."""
         if isinstance(dataloaders, DataModule):
             dataloaders, datamodule = None, dataloaders
-        path = self._path(self._best() if model is None and ckpt_path is None else ckpt_path)
+        path = self._best() if model is None and ckpt_path is None else ckpt_path
         with self._running(TrainerFn.PREDICTING):
             found: list[Any] | None = super().predict(
                 model,
@@ -230,7 +229,7 @@ class Trainer(Base):
     ) -> list[dict[str, float]]:
         if isinstance(dataloaders, DataModule):
             dataloaders, datamodule = None, dataloaders
-        path = self._path(self._best() if model is None and ckpt_path is None else ckpt_path)
+        path = self._best() if model is None and ckpt_path is None else ckpt_path
         with self._running(verb):
             found = run(model, dataloaders, path, datamodule, weights_only=weights_only is not False)
         if verbose:
@@ -266,23 +265,6 @@ class Trainer(Base):
         """Return the best checkpoint of this trainer, which a verb without a model means."""
         found = [getattr(one, "best_model_path", "") for one in self.checkpoint_callbacks]
         return next((path for path in found if path), None)
-
-    def _path(self, path: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
-        """Return the checkpoint that is meant; None for ``last`` where there is none yet."""
-        if path != "last":
-            return path
-        own = [str(getattr(one, "newest_model_path", "")) for one in self.checkpoint_callbacks]
-        folders = [one.dirpath for one in self.checkpoint_callbacks if getattr(one, "dirpath", None)]
-        found = [Path(one) for one in own if one] + [
-            one for folder in folders for one in Path(folder).glob("last*.ckpt")
-        ]
-        there = [one for one in found if one.exists()]
-        if not there:
-            warnings.warn(
-                "ckpt_path='last': there is none yet, the run begins anew", UserWarning, stacklevel=3
-            )
-            return None
-        return max(there, key=lambda one: one.stat().st_mtime)
 
     def _write(self, values: Mapping[str, float], is_step: bool) -> None:
         """Give logged values to the loggers, at the number of steps before them."""

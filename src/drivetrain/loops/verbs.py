@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -46,6 +46,8 @@ class Request:
     loaders: Any = None
     val_loaders: Any = None
     ckpt_path: str | None = None
+    asked_for: str | None = None
+    """``best`` or ``last``, where that was the path."""
     weights_only: bool = True
     is_external: bool = False
     """Whether every rank is a caller that wants the result."""
@@ -68,6 +70,7 @@ def perform(context: Context, request: Request) -> Any:
     ):
         if request.instead is not None:
             return request.instead(context.run, context.module)
+        request = _agreed(context, request)
         checkpoint = _read(context, request)
         if request.stage == "fit":
             context.start_logging(None if checkpoint is None else _step_of(checkpoint, request))
@@ -131,6 +134,24 @@ def _evaluate(context: Context, request: Request, checkpoint: Mapping[str, Any] 
         context.reload = lambda: loop.read(load(sources()))
         values = context.watch.call(loop.run, f"run_{_HOOKS[stage]}")()
         return [{name: float(value) for name, value in one.items()} for one in values]
+
+
+def _agreed(context: Context, request: Request) -> Request:
+    """Return the request with the file that rank 0 has found, and say which one it is.
+
+    Collectives:
+        one broadcast, where ranks that somebody else started have looked for it; every rank must call.
+    """
+    path, strategy = request.ckpt_path, context.strategy
+    if request.asked_for is not None and request.is_external:
+        path = strategy.collectives.broadcast_object(path)
+    if request.asked_for == "last" and request.stage == "fit" and strategy.ranks.is_zero:
+        if path:
+            context.run.print(f"going on from {path}")
+        else:
+            text = "ckpt_path='last': nothing was saved yet, the fit begins anew"
+            warnings.warn(str(Notice("trainer.no-last", text)), DrivetrainWarning, stacklevel=2)
+    return replace(request, ckpt_path=path)
 
 
 def _read(context: Context, request: Request) -> Mapping[str, Any] | None:

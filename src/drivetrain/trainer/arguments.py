@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from drivetrain.base.errors import TrainerError
 from drivetrain.base.loading import Later, load
 from drivetrain.base.text import listed, nearest, show
-from drivetrain.callbacks.callback import Callback, best_path, newest_path
+from drivetrain.callbacks.callback import Callback, Checkpoint, best_path, newest_path
 from drivetrain.events import is_unused
 from drivetrain.loops.settings import Accumulation, Settings
 from drivetrain.machine import probe
@@ -22,6 +22,7 @@ from drivetrain.profilers.profiler import Profiler
 
 if TYPE_CHECKING:
     from drivetrain.callbacks import checkpoint, gradient_accumulation, model_summary, progress_bar
+    from drivetrain.checkpoint_io import newest
     from drivetrain.resolver import legacy
 else:
     checkpoint = Later("drivetrain.callbacks.checkpoint")
@@ -29,6 +30,7 @@ else:
     progress_bar = Later("drivetrain.callbacks.progress_bar")
     gradient_accumulation = Later("drivetrain.callbacks.gradient_accumulation")
     legacy = Later("drivetrain.resolver.legacy")
+    newest = Later("drivetrain.checkpoint_io.newest")
 
 LATER = (
     "model_registry",
@@ -320,12 +322,16 @@ def check_data(datamodule: object, *passed: object) -> None:
         )
 
 
-def as_path(path: str | os.PathLike[str] | None, callbacks: list[Callback]) -> str | None:
-    """Return a checkpoint's path as text: ``last`` and ``best`` are those that this trainer wrote, if it did.
+def as_path(
+    path: str | os.PathLike[str] | None, callbacks: list[Callback], stage: str, settings: Settings
+) -> str | None:
+    """Return a checkpoint's path as text: ``best`` is of this trainer, ``last`` of an earlier process too.
+
+    None for a fit that begins anew, as no process has saved anything yet.
 
     Raises:
         TrainerError [trainer.no-best]: ``best``, and no ModelCheckpoint with a monitor has saved.
-        TrainerError [trainer.no-last]: ``last``, and no ModelCheckpoint has saved.
+        TrainerError [trainer.no-last]: ``last``, and nothing was saved that another verb could load.
         TrainerError [trainer.bad-argument]: it is no path.
     """
     if path is None:
@@ -342,16 +348,26 @@ def as_path(path: str | os.PathLike[str] | None, callbacks: list[Callback]) -> s
             )
         return best
     if path == "last":
-        newest = newest_path(callbacks)
-        if newest is None and not Path(path).exists():
+        saving = (one for one in callbacks if isinstance(one, Checkpoint))
+        folders = [
+            one
+            for one in (each.earlier_folder(settings.default_root_dir) for each in saving)
+            if one is not None
+        ]
+        signalled = [] if settings.signal_path is None else [settings.signal_path]
+        last = newest_path(callbacks) or newest.newest_of(folders, signalled)
+        if last is None and Path(path).exists():
+            return path
+        if last is None and stage != "fit":
             raise TrainerError(
                 "trainer.no-last",
                 "ckpt_path='last', and there is no last checkpoint",
-                values={"callbacks": [type(one).__name__ for one in callbacks]},
-                because="the last is the newest file that a ModelCheckpoint of this trainer has saved",
-                hint="pass the path of a file; leave ckpt_path out to begin anew",
+                values={"callbacks": [type(one).__name__ for one in callbacks], "folders": folders},
+                because="the last is the newest file that this trainer has saved, or else the newest in the "
+                "folders of its ModelCheckpoints",
+                hint="pass the path of a file",
             )
-        return newest or path
+        return last
     if not isinstance(path, (str, os.PathLike)):
         raise TrainerError(
             "trainer.bad-argument",
