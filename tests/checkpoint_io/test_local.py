@@ -65,6 +65,19 @@ class Bomb:
         return os.mkdir, ("exploded",)
 
 
+def test_an_error_that_the_caller_handles_is_not_the_reason(tmp_path: Path, monkeypatch) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("the writer is broken")
+
+    monkeypatch.setattr(torch, "save", fails)
+    try:
+        (tmp_path / "missing").read_text()
+    except OSError:
+        with pytest.raises(dt.CheckpointError, match="the writer is broken") as caught:
+            LocalCheckpointIO().save(dict(GOOD), tmp_path / "a.ckpt")
+    assert "No such file" not in str(caught.value)
+
+
 def test_a_hostile_file_runs_nothing(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     torch.save({"state_dict": Bomb()}, "bomb.ckpt")

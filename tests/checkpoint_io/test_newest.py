@@ -29,6 +29,15 @@ def test_the_file_that_was_written_last_is_found(tmp_path: Path) -> None:
     assert newest_of([str(tmp_path / "missing")], [str(tmp_path / "missing.ckpt")]) is None
 
 
+def test_a_file_is_looked_for_where_it_is_said_to_be(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "signal.ckpt", 10)
+    assert newest_of([], ["/signal.ckpt"]) is None
+    assert newest_of([], ["signal.ckpt"]) == newest_of(["."], []) == "signal.ckpt"
+    bracketed = write(tmp_path / "run[1].ckpt", 20)
+    assert newest_of([], [bracketed]) == bracketed
+
+
 def test_a_store_is_asked_when_its_files_were_written() -> None:
     for name in ("one", "two", "three"):
         with fsspec.open(f"memory://newest/of/{name}.ckpt", "wb") as file:

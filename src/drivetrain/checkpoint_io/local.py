@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -48,13 +49,14 @@ class LocalCheckpointIO(CheckpointIO):
     def save(self, checkpoint: dict[str, Any], path: StrPath) -> None:
         """Write, sync, rename, sync the folder."""
         name, tensors = os.fspath(path), plain.as_plain(checkpoint, path)
+        handled = sys.exc_info()[1]
         try:
             if opening.is_remote(path):
                 _save_remote(tensors, name)
             else:
                 _save_file(tensors, Path(path))
         except Exception as error:
-            system = _of_system(error)
+            system = _of_system(error, handled)
             why = None if system else plain.unwritable(tensors, name)
             raise why or _refused(name, "write", system or error) from error
 
@@ -123,11 +125,14 @@ def _save_remote(checkpoint: dict[str, Any], name: str) -> None:
         raise OSError(message)
 
 
-def _of_system(error: BaseException | None) -> OSError | None:
-    """Return what the system said; torch's writer puts an error of its own, about its positions, over it."""
-    while error is not None and not isinstance(error, OSError):
+def _of_system(error: BaseException | None, handled: BaseException | None) -> OSError | None:
+    """Return what the system said; torch's writer puts an error of its own, about its positions, over it.
+
+    What the caller was handling when it began to save has nothing to do with it.
+    """
+    while error is not None and error is not handled and not isinstance(error, OSError):
         error = error.__context__
-    return error
+    return error if isinstance(error, OSError) and error is not handled else None
 
 
 def _refused(name: str, verb: str, error: Exception) -> CheckpointError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
+from glob import escape
 from pathlib import Path
 
 from drivetrain.checkpoint_io.opening import asking, is_remote, store_of
@@ -18,20 +19,23 @@ def newest_of(folders: Iterable[str], files: Iterable[str]) -> str | None:
     Raises:
         CheckpointError [checkpoint.read]: a store cannot be asked.
     """
-    patterns = [*(os.path.join(one, "*" + _ENDING) for one in folders), *files]  # noqa: PTH118 - may be remote
-    found = [one for pattern in dict.fromkeys(patterns) for one in _written(pattern)]
+    places = [(one, "*" + _ENDING) for one in folders]
+    for one in files:
+        folder, name = os.path.split(one)
+        places.append((folder, escape(name)))
+    found = [one for place in dict.fromkeys(places) for one in _written(*place)]
     return max(found)[1] if found else None
 
 
-def _written(pattern: str) -> Iterator[tuple[float, str]]:
+def _written(folder: str, ending: str) -> Iterator[tuple[float, str]]:
     """Yield when each file was written, in seconds since the epoch, and its path."""
-    folder, _, ending = pattern.rpartition("/")
-    if not is_remote(pattern):
-        for path in Path(folder or ".").glob(ending):
+    if not is_remote(folder):
+        for path in Path(folder).glob(ending):
             if path.is_file() and not path.name.startswith("."):
                 yield path.stat().st_mtime, str(path)
         return
-    with asking(pattern):
+    folder = folder.rstrip("/")
+    with asking(folder):
         system, inner = store_of(folder)
         system.invalidate_cache()
         for name in system.ls(inner, detail=False) if system.isdir(inner) else []:
