@@ -32,7 +32,9 @@ class SingleRuntime(Strategy):
     ) -> None:
         """Convert and move the module."""
         self.precision.convert_module(module)
-        module.to(self.device)
+        # A module that is there already is not walked through once more.
+        if any(one.device != self.device for one in (*module.parameters(), *module.buffers())):
+            module.to(self.device)
         self._step = step
 
     def teardown(self, module: torch.nn.Module) -> None:

@@ -330,7 +330,7 @@ class Strategy(ABC):
             name, keys, *rest = numpy.random.get_state()
             state["numpy"] = [
                 str(name),
-                torch.from_numpy(keys.astype("int64")),
+                torch.tensor(keys.tolist()),
                 *(float(x) if isinstance(x, float) else int(x) for x in rest),
             ]
         return state
