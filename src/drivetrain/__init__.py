@@ -89,6 +89,7 @@ _HOMES = {
     "modules.flops": ("measure_flops",),
     "modules.module": ("Module",),
     "modules.summary": ("summarize",),
+    "precision.float8": ("Float8Precision",),
     "precision.mixed": ("MixedPrecision",),
     "precision.precision": ("Precision",),
     "precision.report": ("PrecisionReport", "PrecisionRow"),

@@ -88,6 +88,7 @@ from drivetrain.modules.datamodule import DataModule as DataModule
 from drivetrain.modules.flops import measure_flops as measure_flops
 from drivetrain.modules.module import Module as Module
 from drivetrain.modules.summary import summarize as summarize
+from drivetrain.precision.float8 import Float8Precision as Float8Precision
 from drivetrain.precision.mixed import MixedPrecision as MixedPrecision
 from drivetrain.precision.precision import Precision as Precision
 from drivetrain.precision.report import PrecisionReport as PrecisionReport

@@ -95,7 +95,7 @@ CASES = [
     (
         "plan.precision-strategy",
         GPUS,
-        {"precision": "fp8", "strategy": "zero1"},
+        {"precision": "fp8", "strategy": "horovod"},
         GPUS,
         {"precision": "fp8", "strategy": "fsdp"},
     ),

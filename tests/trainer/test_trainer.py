@@ -26,7 +26,6 @@ def test_the_plan_is_resolved_at_once() -> None:
 def test_what_cannot_run_yet_says_so_before_anything_starts() -> None:
     for flags, says in (
         ({"strategy": "fsdp", "devices": 2}, "strategy 'fsdp'.*'ddp'"),
-        ({"precision": "fp8"}, "precision 'fp8'.*'32-true'"),
         ({"strategy": "ddp", "devices": 2, "sync_batchnorm": True}, "sync_batchnorm 'batchnorm'.*False"),
     ):
         trainer = dt.Trainer(**{"accelerator": "cpu", **flags})

@@ -79,6 +79,14 @@ def _cuda_memory(count: int) -> tuple[int, ...]:
     return tuple(torch.cuda.get_device_properties(index).total_memory for index in range(count))
 
 
+def cuda_generation(index: int) -> tuple[str, tuple[int, int]]:
+    """Return a CUDA device's name and its compute capability: (8, 9) for 8.9."""
+    import torch
+
+    major, minor = torch.cuda.get_device_capability(index)
+    return torch.cuda.get_device_name(index), (major, minor)
+
+
 def device_memory(kind: str, index: int) -> dict[str, int]:
     """Return bytes in use, the peak, and what torch has reserved, of a device that is in use."""
     import torch

@@ -47,6 +47,14 @@ class Precision(ABC):
     def convert_module(self, module: torch.nn.Module) -> None:
         """Convert parameters in place; a buffer keeps its type unless the format cannot work so."""
 
+    def restore_module(self, module: torch.nn.Module) -> None:  # noqa: B027 - most formats change tensors only
+        """Take off what `convert_module` put on layers, after a run; tensors keep the run's format."""
+
+    @property
+    def converted(self) -> tuple[str, ...]:
+        """Names of layers that `convert_module` lets compute in a format that none of their tensors has."""
+        return ()
+
     @abstractmethod
     def convert_input(self, batch: Any) -> Any:
         """Convert the floating tensors of a nested batch; integers and booleans stay what they are."""

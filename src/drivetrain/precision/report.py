@@ -44,6 +44,8 @@ class PrecisionReport:
     """By what the loss is multiplied now; None where it is not."""
     num_left_out: int = 0
     """Optimizer steps that were left out, as gradients overflowed."""
+    converted: tuple[str, ...] = ()
+    """Names of layers that compute in a format which none of their tensors has, such as float8."""
 
     @property
     def parameters(self) -> Types:
@@ -77,6 +79,8 @@ class PrecisionReport:
             for line in table
         ]
         lines += [f"precision  {self.precision}", f"reductions {_named(self.reductions)}"]
+        if self.converted:
+            lines.append(f"converted  {', '.join(self.converted)}")
         if self.scale is not None:
             lines.append(f"loss scale {self.scale:g}, steps left out: {self.num_left_out}")
         return "\n".join(lines)
@@ -111,6 +115,7 @@ def report(
         reductions,
         precision.scale if precision.scales_loss else None,
         precision.num_left_out,
+        precision.converted,
     )
 
 

@@ -125,6 +125,7 @@ class Averaging:
             # torch's wrapper is part of a reference cycle. It must not outlive its process group, whose
             # threads it would wait for, so the cycle is collected now and not at some later moment.
             gc.collect()
+        self._strategy.precision.restore_module(module)
         if self._strategy.device.type != "cpu":
             module.cpu()
 

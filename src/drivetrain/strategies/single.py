@@ -40,6 +40,7 @@ class SingleRuntime(Strategy):
     def teardown(self, module: torch.nn.Module) -> None:
         """Bring the module back to the CPU."""
         self._step = None
+        self.precision.restore_module(module)
         if self.device.type != "cpu":
             module.cpu()
 

@@ -8,7 +8,8 @@ FACTS = (
         "float8 matrix products through torchao",
         ("float8",),
         accelerators=frozenset({"cpu", "cuda"}),
-        strategies=frozenset({"single", "ddp", "fsdp", "hsdp", "tp"}),
+        strategies=frozenset({"single", "ddp", "zero1", "local_sgd", "fsdp", "hsdp", "tp"}),
         packages=("torchao",),
+        runtime="drivetrain.precision.float8:Float8Precision",
     ),
 )
