@@ -1,7 +1,9 @@
 """Five projects log the same numbers as under Lightning itself, at the same steps.
 
 data/curves.json was made by Lightning (scripts/compare-lightning). Both run in single precision, and another
-build of torch may sum in another order: numbers are equal to a part in ten thousand.
+build of torch or another processor sums in another order, which training makes more of: on a processor where
+ours and Lightning's are equal digit by digit, both were off the file by 2 in ten thousand. So numbers are equal
+to a part in a thousand.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import pytest
 from drivetrain.compat import mirror
 
 HERE = Path(__file__).parent
-RELATIVE, ABSOLUTE = 1e-4, 1e-5
+RELATIVE, ABSOLUTE = 1e-3, 1e-5
 THEIRS: dict[str, Any] = json.loads((HERE / "data" / "curves.json").read_text(encoding="utf-8"))
 
 
@@ -67,8 +69,8 @@ def test_all_five_are_compared_and_say_something(five):
 
 def test_a_difference_is_found():
     theirs = {"a": [1.0, 2.0], "b": "x", "c": 1}
-    assert [*differences(theirs, {"a": [1.0, 2.001], "b": "y", "d": 1})] == [
-        "/a/1: 2.0 there, 2.001 here",
+    assert [*differences(theirs, {"a": [1.0, 2.003], "b": "y", "d": 1})] == [
+        "/a/1: 2.0 there, 2.003 here",
         "/b: 'x' there, 'y' here",
         "/c: only in Lightning",
         "/d: only in ours",

@@ -213,5 +213,6 @@ def test_the_backend_follows_the_accelerator_unless_it_is_said() -> None:
 
 
 def test_a_sharded_strategy_writes_shards() -> None:
-    assert dt.plan(machine=dt.Machine(cuda=2), strategy="fsdp").checkpoint_io == "sharded"
+    assert dt.plan(machine=dt.Machine(cuda=2), strategy="tp").checkpoint_io == "sharded"
+    assert dt.plan(machine=dt.Machine(cuda=2), strategy="fsdp").checkpoint_io == "local"
     assert dt.plan(machine=dt.Machine(cuda=2), strategy="ddp").checkpoint_io == "local"

@@ -107,7 +107,10 @@ class Engine:
         def on_rank(place: Place) -> T:
             self._open(place)
             try:
-                return function(self, *arguments, **named)
+                result = function(self, *arguments, **named)
+                for ready in self._ready:
+                    ready.gather()
+                return result
             finally:
                 self._close()
 
@@ -293,7 +296,7 @@ class Engine:
                 counted(make_feed(one, "the loader", "limit", 1.0, self._seed, *place), place, gather),
                 move,
                 place.world_size,
-                evaluation=evaluation,
+                strategy if evaluation else None,
             )
             for one in dataloaders
         ]

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, final
 
 from drivetrain.data import Feed
+from drivetrain.loops.together import together
+from drivetrain.strategies.strategy import Strategy
 
 
 @final
@@ -17,11 +19,15 @@ class EngineLoader:
     In training, all ranks take equally many steps. When the batches do not come out even, the last step has
     ranks without a batch of their own: they get one whose ``weight`` is 0, and `Engine.backward` multiplies
     the loss with the weight, so that the gradient is that of the mean over the step's samples. With
-    ``evaluation=True`` every batch is given once, to one rank, and ranks may have different numbers of them.
+    ``evaluation=True`` every batch is given once, to one rank, and ranks may have different numbers of them;
+    where ranks can run the model only together (``fsdp``), those that have no more get batches whose
+    ``weight`` is 0, which count nowhere.
     """
 
-    def __init__(self, feed: Feed, move: Callable[[Any], Any], world_size: int, *, evaluation: bool) -> None:
-        self._feed, self._move, self._world_size, self._evaluation = feed, move, world_size, evaluation
+    def __init__(
+        self, feed: Feed, move: Callable[[Any], Any], world_size: int, evaluates: Strategy | None
+    ) -> None:
+        self._feed, self._move, self._world_size, self._evaluates = feed, move, world_size, evaluates
         self._epoch, self._consumed, self._resumes = 0, 0, False
         self.weight = 1.0
         """What the loss of the batch that was given last counts; 1 outside of an epoch."""
@@ -33,9 +39,11 @@ class EngineLoader:
             self._epoch, self._consumed = self._epoch + 1, 0
         self._resumes = False
         read = (
-            self._feed.evaluation() if self._evaluation else self._feed.training(self._epoch, self._consumed)
+            self._feed.training(self._epoch, self._consumed)
+            if self._evaluates is None
+            else together(iter(self._feed.evaluation()), self._evaluates)
         )
-        self.is_reading = not self._evaluation
+        self.is_reading = self._evaluates is None
         try:
             for batch, share in read:
                 self.weight, self._consumed = share.weight, share.consumed

@@ -62,6 +62,10 @@ class EngineModule(torch.nn.Module):
             self._was_checked = True
             self._strategy.check_gradients()
 
+    def gather(self) -> None:
+        """Make the module whole, at the end of a run that did not fail; every rank must call."""
+        self._strategy.gather_model(self._inner)
+
     def release(self) -> None:
         """Take off what the strategy put around the module."""
         self._strategy.teardown(self._inner)

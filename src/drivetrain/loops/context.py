@@ -282,7 +282,9 @@ def evaluating(context: Context, kind: str) -> Iterator[None]:
         to_eval()
     try:
         # What a validation within a fit leaves on the module, training may use.
-        is_apart = context.inference_mode and context.stage != "fit"
+        is_apart = (
+            context.inference_mode and context.stage != "fit" and context.strategy.allows_inference_mode
+        )
         with torch.inference_mode() if is_apart else torch.no_grad():
             yield
     finally:

@@ -13,8 +13,11 @@ from drivetrain.base.where import HERE
 from drivetrain.data import Feed
 from drivetrain.events import is_unused
 from drivetrain.loops.context import Context, arguments_taken, evaluating, named_arguments
+from drivetrain.loops.meters import metrics_unchanged
 from drivetrain.loops.results import Part, Phase
+from drivetrain.loops.together import STAND_IN, together
 from drivetrain.loops.transfer import mover
+from drivetrain.modules.aside import Deaf
 
 STEPS = {"validation": "validation_step", "test": "test_step"}
 
@@ -101,7 +104,10 @@ class EvaluationLoop:
         ends = context.events.calls(f"on_{kind}_batch_end")
         ran, move = False, mover(context, number)
         batches = context.watch.each(feed.evaluation(), f"[EvaluationLoop].{kind}_dataloader_next")
-        for batch, share in itertools.islice(batches, num_batches):
+        for batch, share in together(iter(itertools.islice(batches, num_batches)), context.strategy):
+            if share is STAND_IN:
+                stand_in(context, step, move(batch), number)
+                continue
             ran = True
             HERE.note(loader=number, batch=share.number)
             moved = move(batch)
@@ -119,6 +125,18 @@ class EvaluationLoop:
         if not ran and feed.num_batches is None and context.strategy.ranks.is_zero:
             raise nothing_read(kind, number)  # batch 0 is rank 0's; others may have none
         return ran
+
+
+def stand_in(context: Context, step: Any, batch: Any, number: int) -> None:
+    """Run a step for the other ranks' sake: what it logs, draws and counts is as if it had not been."""
+    module, before = context.module, context.strategy.rng_state()
+    recorder, module._recorder = module._recorder, Deaf()  # noqa: SLF001 - the run's side of it
+    try:
+        with metrics_unchanged(module):
+            step(batch, 0, number)
+    finally:
+        module._recorder = recorder  # noqa: SLF001 - as above
+        context.strategy.set_rng_state(before)
 
 
 def nothing_read(kind: str, number: int) -> DataError:

@@ -108,6 +108,7 @@ class FitLoop:
         self._strategy.gather_optimizers(context.optimizers)
         self._strategy.optimizers_to_device(context.optimizers, torch.device("cpu"))
         checkpoints.gather_ranks(context)
+        self._strategy.gather_model(context.module)
 
     def _start(self, checkpoint: Mapping[str, Any] | None) -> None:
         """Call the hooks of a fit's start, and set what they may have changed in one that is resumed."""

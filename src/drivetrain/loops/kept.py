@@ -91,6 +91,9 @@ def _check_newer(fit: Entry, num_ranks: int) -> None:
     for rank in fit["meters"].each(num_ranks) if "meters" in kept else ():
         for _, meter in rank.named():
             meter.check_like({"state": {}, "updates": 0})
+    for rank in fit["windows"].each():
+        if "is_reduced" in rank.mapping():
+            rank["is_reduced"].flag()
     _check_said(fit)
 
 

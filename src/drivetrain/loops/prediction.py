@@ -10,7 +10,8 @@ from drivetrain.base.tree import map_leaves
 from drivetrain.base.where import HERE
 from drivetrain.data import Feed
 from drivetrain.loops.context import Context, evaluating
-from drivetrain.loops.evaluation import evaluation_step, nothing_read
+from drivetrain.loops.evaluation import evaluation_step, nothing_read, stand_in
+from drivetrain.loops.together import STAND_IN, together
 from drivetrain.loops.transfer import mover
 
 
@@ -57,7 +58,11 @@ class PredictionLoop:
         ends = context.events.calls("on_predict_batch_end")
         outputs: list[tuple[int, Any]] = []
         ran, move = False, mover(context, number)
-        for batch, share in context.watch.each(feed.evaluation(), "[PredictionLoop].predict_dataloader_next"):
+        batches = context.watch.each(feed.evaluation(), "[PredictionLoop].predict_dataloader_next")
+        for batch, share in together(iter(batches), context.strategy):
+            if share is STAND_IN:
+                stand_in(context, self._step, move(batch), number)
+                continue
             ran = True
             HERE.note(loader=number, batch=share.number)
             moved = move(batch)

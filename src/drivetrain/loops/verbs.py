@@ -129,10 +129,12 @@ def _evaluate(context: Context, request: Request, checkpoint: Mapping[str, Any] 
             )
             context.reload = lambda: predict.read(load(sources()))
             found = context.watch.call(predict.run, "run_predict")()
+            strategy.gather_model(module)
             return None if not keep else found[0] if len(found) == 1 else found
         loop = evaluation.EvaluationLoop(context, load(first), _HOOKS[stage])
         context.reload = lambda: loop.read(load(sources()))
         values = context.watch.call(loop.run, f"run_{_HOOKS[stage]}")()
+        strategy.gather_model(module)
         return [{name: float(value) for name, value in one.items()} for one in values]
 
 

@@ -10,6 +10,7 @@ import torch
 from drivetrain.base.errors import ModuleError
 from drivetrain.collectives.collectives import Collectives
 from drivetrain.data import Share
+from drivetrain.strategies.parts import local
 
 
 @final
@@ -89,7 +90,7 @@ class Window:
         self.factor = factor
         if weight is None and factor == 1.0:
             return True
-        grads = [one.grad for one in parameters if one.grad is not None]
+        grads = [local(one.grad) for one in parameters if one.grad is not None]
         if grads:
             torch._foreach_mul_(grads, factor)
         return True

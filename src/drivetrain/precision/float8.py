@@ -77,6 +77,11 @@ class Float8Precision(Precision):
         return _FACTS
 
     @property
+    def computes_in(self) -> torch.dtype:
+        """bfloat16, in which everything is but the products of the layers."""
+        return torch.bfloat16
+
+    @property
     def converted(self) -> tuple[str, ...]:
         """Names of the layers that multiply in float8, of the run that goes on or the last one."""
         return tuple(self._layers.values())

@@ -59,6 +59,11 @@ class MixedPrecision(Precision):
         return _FACTS[self.name]
 
     @property
+    def computes_in(self) -> torch.dtype:
+        """bfloat16 or float16."""
+        return self._dtype
+
+    @property
     def scale(self) -> float:
         """By how much the loss is multiplied; 1 where it is not. Reads the device."""
         return 1.0 if self.scaler is None else float(self.scaler.get_scale())

@@ -36,6 +36,11 @@ class Precision(ABC):
         return None
 
     @property
+    def computes_in(self) -> torch.dtype | None:
+        """The shorter format of most arithmetic, where parameters have another; None where they have it."""
+        return None
+
+    @property
     def scale(self) -> float:
         """By how much gradients are larger than they truly are before `unscale`; reads the device."""
         return 1.0

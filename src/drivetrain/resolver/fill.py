@@ -307,7 +307,7 @@ def _storage(draft: Draft) -> None:
         draft.checkpoint_io = chosen
         return
     sharded = any(facts.checkpoint_io == "sharded" for facts in draft.strategy_facts)
-    reason = "each rank writes its shards" if sharded else "one file holds a replicated model"
+    reason = "each rank writes its shards" if sharded else "one file holds the whole model"
     draft.checkpoint_io = Sourced("sharded" if sharded else "local", Origin.DEFAULT, reason)
 
 

@@ -10,6 +10,14 @@
     single.py     SingleRuntime: one device
     ddp.py        DDPRuntime: a whole model on each rank, gradients averaged
     zero1.py      ZeRO1Runtime: the same, and of the optimizers' state a part on each rank
-    averaging.py  averages gradients over ranks; held by strategies
+    fsdp.py       FSDPRuntime: each rank has a part of everything
+    averaging.py  averages gradients over ranks within backward; held by strategies
+    mean.py       averages them apart from any backward
     shards.py     shares optimizers out over ranks; held by strategies
+    dtensors.py   tensors in parts: put together, measured, clipped
+    parts.py      this rank's part of a tensor
+    mesh.py       the mesh of a run's ranks
+    units.py      which modules are sharded each by itself
+    materializing.py  gives memory and values to what was made without
+    unwrapping.py takes torch's sharding off a module again
 """

@@ -14,6 +14,7 @@ from torch.nn.parameter import is_lazy
 
 from drivetrain.base.errors import ModuleError
 from drivetrain.strategies.forward import StepForward
+from drivetrain.strategies.mean import average_gradients
 from drivetrain.strategies.strategy import Strategy
 from drivetrain.strategies.trainable import Trainable
 
@@ -165,23 +166,7 @@ class Averaging:
         self._average([one for one in module.parameters() if one.requires_grad])
 
     def _average(self, parameters: list[torch.nn.Parameter]) -> None:
-        if not parameters:
-            return
-        has = torch.tensor(
-            [one.grad is not None for one in parameters], dtype=torch.uint8, device=self._strategy.device
-        )
-        anywhere = self._strategy.collectives.all_reduce(has, "max").tolist()
-        used = [one for one, is_used in zip(parameters, anywhere, strict=True) if is_used]
-        for dtype in dict.fromkeys(one.dtype for one in used):
-            grads = []
-            for one in used:
-                if one.dtype is dtype:
-                    one.grad = torch.zeros_like(one) if one.grad is None else one.grad
-                    grads.append(one.grad)
-            joined = torch.cat([grad.reshape(-1) for grad in grads])
-            flat = self._strategy.collectives.all_reduce(joined, "mean")
-            for grad, part in zip(grads, torch.split(flat, [grad.numel() for grad in grads]), strict=True):
-                grad.copy_(part.view_as(grad))
+        average_gradients(parameters, self._strategy.collectives, self._strategy.device)
 
     def bytes_beside(self, module: torch.nn.Module) -> int:
         """Return the size of the buckets, each gradient once more, unless gradients are views of them."""

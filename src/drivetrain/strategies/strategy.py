@@ -20,6 +20,7 @@ from drivetrain.collectives.place import Place
 from drivetrain.data.seeds import mix, seed_all
 from drivetrain.precision.precision import Precision
 from drivetrain.strategies.making import made_on
+from drivetrain.strategies.parts import is_in_parts
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,10 @@ class Strategy(ABC):
     """Whether each rank by itself has the whole model and optimizer, and can save without asking others."""
     has_whole_model: ClassVar[bool] = False
     """Whether each rank by itself has the whole model, and can run it without asking others."""
+    reduces_at_once: ClassVar[bool] = False
+    """Whether gradients of a window that is still open are those of all ranks already."""
+    allows_inference_mode: ClassVar[bool] = True
+    """Whether verbs of evaluation may run under torch.inference_mode, and not only under torch.no_grad."""
 
     def __init__(self, parts: Parts) -> None:
         self.accelerator = parts.accelerator
@@ -199,6 +204,25 @@ class Strategy(ABC):
             every rank must call.
         """
 
+    def gather_model(self, module: torch.nn.Module) -> None:  # noqa: B027 - as above
+        """Make the module whole, at the end of a run: nobody can be asked later.
+
+        Collectives:
+            every rank must call.
+        """
+
+    def whole(self, tensors: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+        """Return tensors as they are without ranks, on the CPU; of parts on rank 0, and elsewhere None.
+
+        Collectives:
+            every rank must call, with the same tensors.
+        """
+        return [None if one is None else one.cpu() for one in tensors]
+
+    def part(self, value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        """Return of a whole tensor what this rank has of it, as it has of ``like``, on the same device."""
+        return value.to(like.device)
+
     @abstractmethod
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         """Return the whole optimizer's state, for the checkpoint, on rank 0; elsewhere what there is.
@@ -226,9 +250,8 @@ class Strategy(ABC):
         """Return a context in which new modules and tensors are made as they will train: see `made_on`."""
         return made_on(device or self.device, self.precision.made_in, self.layout, empty=empty)
 
-    @final
     def evaluation_step(self, step: Callable[..., Any], *arguments: Any) -> Any:
-        """Run a step that needs no gradients; ranks need not call equally often."""
+        """Run a step that needs no gradients; where each rank has the whole model, as often as it likes."""
         with self.precision.forward_context(self.device.type):
             return step(*arguments)
 
@@ -269,7 +292,8 @@ class Strategy(ABC):
         for optimizer in optimizers:
             for state in optimizer.state.values():
                 for name, value in state.items():
-                    if isinstance(value, torch.Tensor) and value.dim() and value.device != device:
+                    is_alone = isinstance(value, torch.Tensor) and value.dim() and not is_in_parts(value)
+                    if is_alone and value.device != device:
                         state[name] = value.to(device)
 
     @final

@@ -15,7 +15,11 @@ _FACTS = StrategyFacts(
             True, "free full parameters after forward (ZeRO-3); false keeps them (ZeRO-2)"
         ),
         "cpu_offload": Option(False, "keep shards in the machine's memory"),
+        "cast_parameters": Option(
+            False, "gather parameters in the short format of a mixed precision, and compute in it throughout"
+        ),
         "activation_checkpointing": Option(False, "recompute activations in backward"),
+        "wrap": Option(None, "classes of the modules that are sharded each by itself", (str, list)),
         "min_num_params": Option(None, "wrap modules with at least so many parameters", (int,), least=1),
         "process_group_backend": Option(None, "carries collectives: gloo, nccl, ...", (str,)),
         "timeout_s": Option(1800.0, "longest wait in a collective, seconds", (float,), least=1),
@@ -34,7 +38,7 @@ _FACTS = StrategyFacts(
         }
     ),
     has_layer_sync=True,
-    checkpoint_io="sharded",
+    runtime="drivetrain.strategies.fsdp:FSDPRuntime",
 )
 
 
