@@ -2,8 +2,8 @@
 
 data/curves.json was made by Lightning (scripts/compare-lightning). Both run in single precision, and another
 build of torch or another processor sums in another order, which training makes more of: on a processor where
-ours and Lightning's are equal digit by digit, both were off the file by 2 in ten thousand. So numbers are equal
-to a part in a thousand.
+ours and Lightning's are equal digit by digit, both were off the file by 2 in ten thousand. So numbers are
+equal to a part in a thousand.
 """
 
 from __future__ import annotations

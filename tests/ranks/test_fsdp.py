@@ -374,3 +374,52 @@ def test_one_rank_trains_as_one() -> None:
     quiet(max_epochs=1).fit(alone, loader())
     quiet(max_epochs=1, devices=1, strategy="fsdp").fit(module, loader())
     assert gap(module, alone) == 0.0
+
+
+class Untied(Words):
+    def __init__(self) -> None:
+        super().__init__(tied=False)
+        self.norm = torch.nn.BatchNorm1d(10)
+
+    def forward(self, tokens):
+        x = self.embedding(tokens) + self.shift
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x.transpose(1, 2)).transpose(1, 2))
+
+
+@pytest.mark.parametrize(
+    "callback",
+    [
+        lambda: dt.EMAWeightAveraging(decay=0.9),
+        lambda: dt.StochasticWeightAveraging(swa_lrs=0.01, swa_epoch_start=2),
+    ],
+)
+def test_averages_of_weights_are_those_of_ddp(callback, tmp_path) -> None:
+    found = {}
+    for flags in ({"devices": 2, "strategy": "ddp"}, FSDP):
+        name = flags["strategy"]
+        saver = dt.ModelCheckpoint(tmp_path / name, every_n_epochs=1, save_top_k=-1, filename="{epoch}")
+        module = Untied()
+        trainer = quiet(**flags, max_epochs=4, callbacks=[callback(), saver])
+        trainer.fit(module, words(36), words(18))  # one rank has a batch more
+        trainer.save_checkpoint(tmp_path / name / "end.ckpt")
+        found[name] = module
+    assert gap(found["fsdp"], found["ddp"]) < 2e-6
+    torch.testing.assert_close(found["fsdp"].norm.running_mean, found["ddp"].norm.running_mean)
+    for file in ("epoch=2.ckpt", "end.ckpt"):
+        ours, theirs = (torch.load(tmp_path / name / file, weights_only=True) for name in ("fsdp", "ddp"))
+        for part in ("state_dict", "current_model_state"):
+            for name, value in theirs.get(part, {}).items():
+                torch.testing.assert_close(ours[part][name], value, atol=2e-6, rtol=0)
+    resumed = Untied()
+    trainer = quiet(**FSDP, max_epochs=4, callbacks=[callback()])
+    trainer.fit(resumed, words(36), words(18), ckpt_path=tmp_path / "fsdp" / "epoch=2.ckpt")
+    assert gap(resumed, found["fsdp"]) == 0.0
+
+
+def test_what_needs_the_whole_model_says_so() -> None:
+    with pytest.raises(dt.ModuleError, match=r"callback.in-parts\] ModelPruning under strategy 'fsdp'"):
+        trained(FSDP, callbacks=[dt.ModelPruning("l1_unstructured", amount=0.5)])
+    with pytest.raises(dt.ModuleError, match=r"strategy.no-units"):
+        trained({"devices": 2, "strategy": "fsdp(activation_checkpointing=true)"}, ByHand())

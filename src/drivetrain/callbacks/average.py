@@ -11,6 +11,8 @@ from torch.optim.swa_utils import AveragedModel
 
 from drivetrain.base.errors import DrivetrainWarning, Notice
 from drivetrain.modules import Module, Run
+from drivetrain.strategies.parts import is_in_parts, local
+from drivetrain.strategies.strategy import Strategy
 
 _SHORT = (torch.bfloat16, torch.float16)
 
@@ -22,21 +24,24 @@ class Average:
     With ``use_buffers`` buffers are averaged too; otherwise they are those of the last update. The first
     update copies. ``swap`` exchanges the averages with the module's weights, in place; while they are
     exchanged ``state_dict`` returns the averages still, from where they are.
+
+    Of a parameter that is in parts over ranks each rank averages its own, until `gather`.
     """
 
-    def __init__(self, module: torch.nn.Module, device: torch.device | None, **options: Any) -> None:
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        device: torch.device | None,
+        strategy: Strategy | None = None,
+        **options: Any,
+    ) -> None:
         _warn_of_short_format(module)
-        # Parameters stay the objects that they are. Buffers may be replaced, so it is noted where they stand.
-        self._names = [name for name, _ in module.named_parameters()]
-        places = {
-            id(one): (f"{path}.{name}" if path else name, part, name)
-            for path, part in module.named_modules()
-            for name, one in part.named_buffers(recurse=False)
-        }
-        self._places = list(places.values())
-        self._live = _Tensors(
-            list(module.parameters()), [getattr(part, name) for _, part, name in self._places]
-        )
+        self._strategy = strategy
+        # Tensors may be replaced, so it is noted where they stand.
+        self._parameters = _places(module, "_parameters")
+        self._buffers = _places(module, "_buffers")
+        self._live = _Tensors()
+        self._look()
         self._averaged = AveragedModel(self._live, device, **options)
         self._averaged.requires_grad_(False)
         self.is_swapped = False
@@ -69,19 +74,46 @@ class Average:
     def state_dict(self) -> dict[str, Any]:
         """Return the averages by the names of the module, and how many weights are in them."""
         self._look()
-        tensors = _of(self._live if self.is_swapped else self._averaged.module)
-        names = (*self._names, *(name for name, _, _ in self._places))
-        return {
-            "tensors": {name: one.detach() for name, one in zip(names, tensors, strict=True)},
-            "count": self.count,
-        }
+        tensors = self._whole(self._live if self.is_swapped else self._averaged.module)
+        return {"tensors": dict(zip(self._names, tensors, strict=True)), "count": self.count}
+
+    def gather(self) -> None:
+        """Bring what this holds together on rank 0, at the end of a run: nobody can be asked later.
+
+        Collectives:
+            those of `Strategy.whole`; every rank must call.
+        """
+        if not any(map(is_in_parts, self._tensors())):
+            return
+        held = self._averaged.module
+        for name, whole in zip([*held._parameters], self._whole(held), strict=False):  # noqa: SLF001 - torch's
+            # The others have nothing left to save.
+            held.register_parameter(name, torch.nn.Parameter(torch.zeros(0) if whole is None else whole))
+        self._averaged.requires_grad_(False)
+
+    def _whole(self, held: torch.nn.Module) -> list[torch.Tensor | None]:
+        tensors, strategy = [one.detach() for one in _of(held)], self._strategy
+        likes = self._tensors()
+        if strategy is None or not any(map(is_in_parts, likes)):
+            return [*tensors]
+        return strategy.whole([strategy.spread(one, like) for one, like in zip(tensors, likes, strict=True)])
+
+    def _tensors(self) -> list[torch.Tensor]:
+        """Return the module's own, as they are now."""
+        return [getattr(part, name) for _, part, name in (*self._parameters, *self._buffers)]
+
+    @property
+    def _names(self) -> list[str]:
+        return [name for name, _, _ in (*self._parameters, *self._buffers)]
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up what `state_dict` returned."""
-        names = (*self._names, *(name for name, _, _ in self._places))
         with torch.no_grad():
-            for name, mine in zip(names, _of(self._averaged.module), strict=True):
-                mine.copy_(state["tensors"][name])
+            for name, mine, like in zip(
+                self._names, _of(self._averaged.module), self._tensors(), strict=True
+            ):
+                kept = state["tensors"][name]
+                mine.copy_(kept if self._strategy is None else local(self._strategy.part(kept, like)))
         self.set_count(state["count"])
 
     def set_count(self, count: int) -> None:
@@ -89,7 +121,9 @@ class Average:
         self._averaged.n_averaged.fill_(count)
 
     def _look(self) -> None:
-        self._live.see([getattr(part, name) for _, part, name in self._places])
+        tensors = [local(one.detach()) if is_in_parts(one) else one for one in self._tensors()]
+        split = len(self._parameters)
+        self._live.see(tensors[:split], tensors[split:])
 
 
 def _warn_of_short_format(module: torch.nn.Module) -> None:
@@ -105,16 +139,24 @@ def _warn_of_short_format(module: torch.nn.Module) -> None:
 class _Tensors(torch.nn.Module):
     """The parameters and buffers of another module, in order."""
 
-    def __init__(self, parameters: list[torch.nn.Parameter], buffers: list[torch.Tensor]) -> None:
-        super().__init__()
+    def see(self, parameters: list[torch.Tensor], buffers: list[torch.Tensor]) -> None:
+        """Take those that are there now."""
         for number, one in enumerate(parameters):
-            self.register_parameter(f"parameter_{number}", one)
-        self.see(buffers)
-
-    def see(self, buffers: list[torch.Tensor]) -> None:
-        """Take the buffers that are there now."""
+            is_one = isinstance(one, torch.nn.Parameter)
+            self.register_parameter(f"parameter_{number}", one if is_one else torch.nn.Parameter(one))  # type: ignore[arg-type]  # as was asked
         for number, one in enumerate(buffers):
             self._buffers[f"buffer_{number}"] = one
+
+
+def _places(module: torch.nn.Module, kind: str) -> list[tuple[str, torch.nn.Module, str]]:
+    """Return name, owner and the owner's name of each parameter or buffer; what is shared comes once."""
+    found = {
+        id(one): (f"{path}.{name}" if path else name, part, name)
+        for path, part in reversed([*module.named_modules()])
+        for name, one in reversed([*getattr(part, kind).items()])
+        if one is not None
+    }
+    return [*found.values()][::-1]
 
 
 def _of(module: torch.nn.Module) -> Iterator[torch.Tensor]:

@@ -8,9 +8,13 @@ from typing import Any
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from drivetrain.data import Share
 from drivetrain.events.registry import takes
 from drivetrain.modules import Module, Run
 from drivetrain.modules.aside import Deaf
+from drivetrain.strategies.together import together
+
+_MINE = Share(0, 1, 1.0, 0, 1)
 
 
 def refresh_batch_norm(trainer: Run, module: Module) -> None:
@@ -39,7 +43,10 @@ def refresh_batch_norm(trainer: Run, module: Module) -> None:
     try:
         forward = _forward(module)
         with torch.no_grad():
-            for number, batch in enumerate(trainer.training_batches()):
+            mine = ((batch, _MINE) for batch in trainer.training_batches())
+            for number, (batch, share) in enumerate(together(mine, trainer.strategy)):
+                for layer in layers:
+                    layer.train(share is _MINE)  # a stand-in's statistics count nowhere
                 trainer.strategy.evaluation_step(forward, batch, number)
             if trainer.world_size > 1:
                 _combine(trainer, layers)

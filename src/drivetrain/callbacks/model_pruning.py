@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.nn.utils import prune
 
+from drivetrain.base.errors import ModuleError
 from drivetrain.base.text import listed, nearest
 from drivetrain.callbacks.callback import Callback
 from drivetrain.callbacks.pruned import Place, in_order, plain_state, pruned_places, settle
@@ -195,6 +196,8 @@ class ModelPruning(Callback):
         """
         if stage == "fit":
             self._forget()
+        if not trainer.strategy.has_whole_model and trainer.world_size > 1:
+            raise _in_parts(trainer)
         if trainer.ckpt_path is not None:
             with _plain_tensors():
                 self.make_pruning_permanent(module)
@@ -357,3 +360,14 @@ def _choice(owner: object, name: str, value: Any) -> Any:
     if not isinstance(value, bool) and not callable(value):
         raise bad_argument(owner, name, value, "True, False or a function of the epoch")
     return value
+
+
+def _in_parts(trainer: Run) -> ModuleError:
+    name = trainer.plan.strategy.name
+    return ModuleError(
+        "callback.in-parts",
+        f"ModelPruning under strategy {name!r}",
+        values={"strategy": name},
+        because="which weights are the least important is found among all of them, and no rank has them all",
+        hint="pass strategy='ddp', where each rank has the whole model",
+    )

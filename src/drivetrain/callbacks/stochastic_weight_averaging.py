@@ -137,7 +137,7 @@ class StochasticWeightAveraging(Callback):
             for scheduler, state in zip(self._schedulers, loaded["schedulers"], strict=True):
                 scheduler.load_state_dict(state)
         if loaded["average"] is not None:
-            self._average = self._made(module)
+            self._average = self._made(trainer, module)
             self._average.load_state_dict(loaded["average"])
 
     def on_train_epoch_start(self, trainer: Run, module: Module) -> None:
@@ -152,7 +152,7 @@ class StochasticWeightAveraging(Callback):
         epoch = trainer.current_epoch
         if not self._schedulers or not trainer.is_epoch_whole or epoch <= self._latest_epoch:
             return
-        self._average = self._average or self._made(module)
+        self._average = self._average or self._made(trainer, module)
         self._average.update()
         self._latest_epoch = epoch
         for scheduler in self._schedulers:
@@ -169,6 +169,8 @@ class StochasticWeightAveraging(Callback):
             self._average.swap()
             refresh_batch_norm(trainer, module)
             trainer.strategy.share_buffers(module)
+        if self._average is not None:
+            self._average.gather()
 
     def on_save_checkpoint(self, trainer: Run, module: Module, checkpoint: dict[str, Any]) -> None:
         """Save both, once the module has the average; before, it is in this callback's state."""
@@ -180,8 +182,8 @@ class StochasticWeightAveraging(Callback):
         if self._average is not None:
             self._average.to("cpu")
 
-    def _made(self, module: Module) -> Average:
-        return Average(module, self._device, avg_fn=self._avg_fn)
+    def _made(self, trainer: Run, module: Module) -> Average:
+        return Average(module, self._device, trainer.strategy, avg_fn=self._avg_fn)
 
     def _begin(self, trainer: Run) -> None:
         for config in trainer.lr_scheduler_configs:

@@ -110,7 +110,7 @@ class WeightAveraging(Callback):
         if loaded is not None:
             averaged, current, count = loaded
             trainer.strategy.load_model_state(module, averaged)
-            self._average = self._made(module)
+            self._average = self._made(trainer, module)
             trainer.strategy.load_model_state(module, current)
             self._average.set_count(count)
 
@@ -123,14 +123,14 @@ class WeightAveraging(Callback):
             return  # a batch of a window that is open
         self._asked_step = step
         if self.should_update(step_idx=step - 1):
-            self._update(module)
+            self._update(trainer, module)
             self._latest_step = step
 
     def on_train_epoch_end(self, trainer: Run, module: Module) -> None:
         """Update, if it should be after this epoch."""
         epoch = trainer.current_epoch
         if trainer.is_epoch_whole and epoch > self._latest_epoch and self.should_update(epoch_idx=epoch):
-            self._update(module)
+            self._update(trainer, module)
             self._latest_epoch = epoch
 
     def on_validation_epoch_start(self, trainer: Run, module: Module) -> None:
@@ -149,6 +149,7 @@ class WeightAveraging(Callback):
         if self._average is not None:
             self._average.swap()
             trainer.strategy.share_buffers(module)
+            self._average.gather()
 
     def on_save_checkpoint(self, trainer: Run, module: Module, checkpoint: dict[str, Any]) -> None:
         """Save both."""
@@ -165,12 +166,12 @@ class WeightAveraging(Callback):
         if self._average is not None:
             self._average.to("cpu")
 
-    def _made(self, module: Module) -> Average:
-        return Average(module, self._device, **self._options)
+    def _made(self, trainer: Run, module: Module) -> Average:
+        return Average(module, self._device, trainer.strategy, **self._options)
 
-    def _update(self, module: Module) -> None:
+    def _update(self, trainer: Run, module: Module) -> None:
         # It is made at the first update: lazy parameters have their shapes by then.
-        self._average = self._average or self._made(module)
+        self._average = self._average or self._made(trainer, module)
         self._average.update()
 
     def _swap_back(self) -> None:

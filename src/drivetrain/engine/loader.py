@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, final
 
 from drivetrain.data import Feed
-from drivetrain.loops.together import together
 from drivetrain.strategies.strategy import Strategy
+from drivetrain.strategies.together import together
 
 
 @final

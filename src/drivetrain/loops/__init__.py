@@ -6,7 +6,6 @@
     sources.py       which loader a run reads
     fit.py           FitLoop: epochs and steps      fit_result.py  what fit returns
     evaluation.py    EvaluationLoop: validate, test, validation inside fit
-    together.py      its batches, for ranks that run the model only together
     prediction.py    PredictionLoop: every batch's output, in order
     optimization.py  what configure_optimizers returned; schedulers
     output.py        what training_step returned

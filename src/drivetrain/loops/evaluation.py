@@ -15,9 +15,9 @@ from drivetrain.events import is_unused
 from drivetrain.loops.context import Context, arguments_taken, evaluating, named_arguments
 from drivetrain.loops.meters import metrics_unchanged
 from drivetrain.loops.results import Part, Phase
-from drivetrain.loops.together import STAND_IN, together
 from drivetrain.loops.transfer import mover
 from drivetrain.modules.aside import Deaf
+from drivetrain.strategies.together import STAND_IN, together
 
 STEPS = {"validation": "validation_step", "test": "test_step"}
 

@@ -11,8 +11,8 @@ from drivetrain.base.where import HERE
 from drivetrain.data import Feed
 from drivetrain.loops.context import Context, evaluating
 from drivetrain.loops.evaluation import evaluation_step, nothing_read, stand_in
-from drivetrain.loops.together import STAND_IN, together
 from drivetrain.loops.transfer import mover
+from drivetrain.strategies.together import STAND_IN, together
 
 
 @final

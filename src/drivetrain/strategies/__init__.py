@@ -15,6 +15,7 @@
     mean.py       averages them apart from any backward
     shards.py     shares optimizers out over ranks; held by strategies
     dtensors.py   tensors in parts: put together, measured, clipped
+    together.py   batches of an evaluation, for ranks that run the model only together
     parts.py      this rank's part of a tensor
     mesh.py       the mesh of a run's ranks
     units.py      which modules are sharded each by itself

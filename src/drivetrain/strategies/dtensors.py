@@ -60,13 +60,15 @@ def part_like(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     for axis, (size, begin) in enumerate(zip(shape, offset, strict=True)):
         # A rank whose part is empty begins where the tensor ends.
         mine = mine.narrow(axis, min(begin, mine.size(axis) - size), size)
+    return spread_like(mine.to(like.to_local().device, copy=True).contiguous(), like)
+
+
+def spread_like(part: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Return the tensor of which this rank has ``part``, as it has a part of ``like``; nothing is sent."""
+    if not isinstance(like, DTensor):
+        return part
     return DTensor.from_local(
-        mine.to(like.to_local().device, copy=True).contiguous(),
-        like.device_mesh,
-        like.placements,
-        run_check=False,
-        shape=value.shape,
-        stride=like.stride(),
+        part, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride()
     )
 
 

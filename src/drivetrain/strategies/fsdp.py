@@ -290,6 +290,10 @@ class FSDPRuntime(Strategy):
         found = dtensors.whole_on_zero([*tensors], is_zero=self.ranks.is_zero)
         return [one if self.ranks.is_zero else None for one in found]
 
+    def spread(self, part: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        """Return the DTensor of which these are this rank's rows."""
+        return dtensors.spread_like(part, like)
+
     def part(self, value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
         """Return the rows that this rank has."""
         return dtensors.part_like(value, like) if is_in_parts(like) else value.to(like.device)

@@ -219,6 +219,10 @@ class Strategy(ABC):
         """
         return [None if one is None else one.cpu() for one in tensors]
 
+    def spread(self, part: torch.Tensor, like: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - for those that do
+        """Return the tensor of which this is a rank's part, in parts as ``like`` is; a whole one itself."""
+        return part
+
     def part(self, value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
         """Return of a whole tensor what this rank has of it, as it has of ``like``, on the same device."""
         return value.to(like.device)

@@ -8,7 +8,7 @@ import pytest
 
 import drivetrain as dt
 from drivetrain.data import Share
-from drivetrain.loops.together import STAND_IN, together
+from drivetrain.strategies.together import STAND_IN, together
 
 
 def batches(*names: str):
