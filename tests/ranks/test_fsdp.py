@@ -153,6 +153,23 @@ def test_formats(precision: str, most: float, reduced: torch.dtype) -> None:
     assert report.parameters == (next(want.parameters()).dtype,)
 
 
+def test_parameters_are_gathered_in_a_short_format_where_that_is_said() -> None:
+    class Looks(Words):
+        def forward(self, tokens):
+            found = super().forward(tokens)
+            self.seen += [str(self.blocks[0].up.weight.dtype), str(found.dtype)]
+            return found
+
+    casting = {"devices": 2, "strategy": "fsdp(cast_parameters=true)"}
+    module, trainer, _ = trained(casting, Looks(), precision="bf16-mixed")
+    want, _, _ = trained({"devices": 2, "strategy": "ddp"}, precision="bf16-mixed")
+    assert gap(module, want) < 0.05
+    assert "torch.bfloat16" in module.seen[1]
+    assert trainer.precision_report().parameters == (torch.float32,)
+    with pytest.raises(dt.ModuleError, match=r"strategy.no-short-format"):
+        trained(casting)
+
+
 def test_what_overflows_on_one_rank_is_left_out_on_all() -> None:
     class Overflows(Words):
         def training_step(self, batch, batch_idx):
@@ -374,6 +391,19 @@ def test_one_rank_trains_as_one() -> None:
     quiet(max_epochs=1).fit(alone, loader())
     quiet(max_epochs=1, devices=1, strategy="fsdp").fit(module, loader())
     assert gap(module, alone) == 0.0
+
+    class Counts(Block):
+        calls = 0
+
+        def forward(self, x):
+            Counts.calls += 1
+            return super().forward(x)
+
+    words_ = Words()
+    words_.blocks = torch.nn.ModuleList([Counts(10)])
+    quiet(max_steps=1, devices=1, strategy="fsdp(activation_checkpointing=true)").fit(words_, words())
+    assert Counts.calls == 2  # once in forward, once more in backward
+    assert "forward" not in vars(words_.blocks[0])
 
 
 class Untied(Words):

@@ -67,7 +67,7 @@ def restore(
 
 
 def _take_weights(context: Context, kept: Mapping[str, Any], *, is_mine: bool) -> None:
-    for window, weight in zip(context.windows, kept["weights"], strict=True):
+    for window, weight in zip(context.windows, kept.get("weights", ()), strict=True):
         if weight is not None:
             window.weight = (window.weight or 0.0) + (weight if is_mine else 0.0)
 

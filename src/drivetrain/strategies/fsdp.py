@@ -76,9 +76,19 @@ class FSDPRuntime(Strategy):
             ModuleError [strategy.no-values]: a parameter was made without memory; nothing gives it values.
             ModuleError [strategy.lazy-parameters]: a parameter has no shape yet.
             ModuleError [strategy.left-in-parts]: a run that failed has left it in parts.
+            ModuleError [strategy.no-units]: activations are to be computed once more, and no part is a unit.
+            ModuleError [strategy.no-short-format]: parameters are to be cast, to the format that they have.
         """
+        if self.options.get("cast_parameters") and not self._casts:
+            raise _no_short_format(self.precision.name)
         self.precision.convert_module(module)
         self._step = step
+        units = units_of(module, self._listed("wrap"), self.options.get("min_num_params"))
+        if self.options.get("activation_checkpointing"):
+            if not units:
+                raise _no_units(module)
+            for unit in units:
+                self._recompute(unit)
         if self.ranks.world_size == 1:
             module.to(self.device)
             return
@@ -88,14 +98,9 @@ class FSDPRuntime(Strategy):
         roots = [module] if one_backward else [*_callable_parts(module)]
         inside = {id(one) for root in roots for one in root.parameters()}
         self._whole = [one for one in module.parameters() if id(one) not in inside]
-        units = units_of(module, self._listed("wrap"), self.options.get("min_num_params"))
-        if self.options.get("activation_checkpointing") and not units:
-            raise _no_units(module)
         self._bring([*module.buffers()])
         shard = self._sharding()
         for unit in units:
-            if self.options.get("activation_checkpointing"):
-                self._recompute(unit)
             self._ready(unit)
             shard(unit, reshard_after_forward=self.options.get("reshard_after_forward", True))
         self._ready(module)
@@ -395,4 +400,14 @@ def _no_units(module: torch.nn.Module) -> ModuleError:
         values={"activation_checkpointing": True, "units": []},
         because="what is computed once more in backward are the units of the model, and none was found",
         hint="name their classes: strategy='fsdp(activation_checkpointing=true, wrap=\"Block\")'",
+    )
+
+
+def _no_short_format(precision: str) -> ModuleError:
+    return ModuleError(
+        "strategy.no-short-format",
+        f"cast_parameters=True with precision {precision!r}",
+        values={"cast_parameters": True, "precision": precision},
+        because="parameters are gathered in the short format of a mixed precision, and this one has none",
+        hint="pass precision='bf16-mixed', or leave cast_parameters out",
     )
