@@ -1,5 +1,7 @@
 """A script for torchrun, without a library."""
 
+import gc
+
 import torch
 from task import arrived, loader, model
 
@@ -11,4 +13,7 @@ if __name__ == "__main__":
     arrived()
     (net(x) - y).square().mean().backward()
     optimizer.step()
+    # The wrapper is part of a cycle, and a process in which it outlives its group may abort at its end.
+    del net
+    gc.collect()
     torch.distributed.destroy_process_group()
