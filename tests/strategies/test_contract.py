@@ -12,12 +12,13 @@ from drivetrain.precision import MixedPrecision, TruePrecision
 from drivetrain.resolver.ranks import Ranks
 from drivetrain.strategies.ddp import DDPRuntime
 from drivetrain.strategies.fsdp import FSDPRuntime
+from drivetrain.strategies.local_sgd import LocalSGDRuntime
 from drivetrain.strategies.single import SingleRuntime
 from drivetrain.strategies.strategy import Parts, Strategy
 from drivetrain.strategies.zero1 import ZeRO1Runtime
 
 
-@pytest.fixture(params=[SingleRuntime, DDPRuntime, ZeRO1Runtime, FSDPRuntime])
+@pytest.fixture(params=[SingleRuntime, DDPRuntime, ZeRO1Runtime, LocalSGDRuntime, FSDPRuntime])
 def kind(request) -> type[Strategy]:
     return request.param
 

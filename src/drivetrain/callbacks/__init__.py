@@ -31,6 +31,7 @@
     rich_model_summary.py  RichModelSummary: the same in colour
     progress_bar.py     ProgressBar: what every progress bar knows of a run
     rich_progress_bar.py  RichProgressBar: bars as rich draws them
+    ranks_apart.py      refuses strategies whose ranks train apart, for callbacks that look at weights
     say.py              one line to a person, on rank 0
     shelf.py            what one run has saved and keeps
     spike_detection.py  SpikeDetection: ends a fit when the loss jumps

@@ -15,6 +15,7 @@ from drivetrain.base.errors import ModuleError
 from drivetrain.base.text import listed, nearest
 from drivetrain.callbacks.callback import Callback
 from drivetrain.callbacks.pruned import Place, in_order, plain_state, pruned_places, settle
+from drivetrain.callbacks.ranks_apart import refuse_apart
 from drivetrain.callbacks.refusal import bad_argument, check_flag
 from drivetrain.callbacks.say import say
 from drivetrain.modules import Module, Run
@@ -195,6 +196,7 @@ class ModelPruning(Callback):
         A module that an earlier fit left with masks is made plain for a checkpoint, which is.
         """
         if stage == "fit":
+            refuse_apart(self, trainer)
             self._forget()
         if not trainer.strategy.has_whole_model and trainer.world_size > 1:
             raise _in_parts(trainer)

@@ -63,7 +63,10 @@ def rescue(trainer: Run, path: str, exception: BaseException, *, weights_only: b
     if not trainer.is_global_zero:
         return False
     why = type(exception).__name__
-    is_whole = trainer.strategy.is_whole_everywhere or (weights_only and trainer.strategy.has_whole_model)
+    strategy = trainer.strategy
+    is_whole = strategy.is_whole_everywhere or (
+        weights_only and strategy.has_whole_model and strategy.keeps_ranks_alike
+    )
     if trainer.world_size > 1 and not is_whole:
         say(trainer, f"{why}: nothing is saved, since each rank holds a part and the others cannot be asked")
         return False

@@ -12,6 +12,7 @@ from torch.optim.swa_utils import SWALR
 from drivetrain.callbacks.average import Average, store_both, take_current
 from drivetrain.callbacks.batch_norm import refresh_batch_norm
 from drivetrain.callbacks.callback import Callback
+from drivetrain.callbacks.ranks_apart import refuse_apart
 from drivetrain.callbacks.refusal import bad_argument
 from drivetrain.callbacks.weight_averaging import read_device
 from drivetrain.modules import Module, Run
@@ -107,6 +108,7 @@ class StochasticWeightAveraging(Callback):
     def setup(self, trainer: Run, module: Module, stage: str) -> None:
         """A fit begins anew, unless a checkpoint has an average."""
         if stage == "fit":
+            refuse_apart(self, trainer)
             self._forget()
         self._stage = stage
 

@@ -10,6 +10,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from drivetrain.callbacks.average import Average, store_both, take_current
 from drivetrain.callbacks.callback import Callback
+from drivetrain.callbacks.ranks_apart import refuse_apart
 from drivetrain.callbacks.refusal import bad_argument, check_flag, check_number
 from drivetrain.modules import Module, Run
 
@@ -92,6 +93,7 @@ class WeightAveraging(Callback):
     def setup(self, trainer: Run, module: Module, stage: str) -> None:
         """A fit begins anew, unless a checkpoint has an average."""
         if stage == "fit":
+            refuse_apart(self, trainer)
             self._forget()
         self._stage = stage
 

@@ -28,7 +28,7 @@ class TorchCollectives(Collectives):
         import torch.distributed as dist
 
         self._dist = dist
-        self._group = group
+        self.group = group
         self.owned = owned
         """Whether `connect` created the group, so that `disconnect` destroys it."""
         self._rank = dist.get_rank(group)
@@ -54,7 +54,7 @@ class TorchCollectives(Collectives):
         kind = {"sum": kinds.SUM, "mean": kinds.SUM, "max": kinds.MAX, "min": kinds.MIN}[op]
         data = tensor.detach()
         sent = data.contiguous()
-        self._dist.all_reduce(sent, kind, self._group)
+        self._dist.all_reduce(sent, kind, self.group)
         if op == "mean":
             sent /= self._world_size
         if sent.data_ptr() != data.data_ptr():
@@ -66,7 +66,7 @@ class TorchCollectives(Collectives):
         check_op(tensor, op)
         kinds = self._dist.ReduceOp
         kind = {"sum": kinds.SUM, "max": kinds.MAX, "min": kinds.MIN}[op]
-        work = self._dist.all_reduce(tensor, kind, self._group, async_op=True)
+        work = self._dist.all_reduce(tensor, kind, self.group, async_op=True)
 
         def finish() -> torch.Tensor:
             work.wait()
@@ -78,14 +78,14 @@ class TorchCollectives(Collectives):
         """Return every rank's tensor, in order of rank."""
         sent = tensor.detach().contiguous()
         gathered = [sent.new_empty(sent.shape) for _ in range(self._world_size)]
-        self._dist.all_gather(gathered, sent, self._group)
+        self._dist.all_gather(gathered, sent, self.group)
         return gathered
 
     def broadcast(self, tensor: torch.Tensor, source: int = 0) -> torch.Tensor:
         """Overwrite the tensor with the one of rank ``source``, in place, and return it."""
         data = tensor.detach()
         sent = data.contiguous()
-        self._dist.broadcast(sent, group=self._group, group_src=source)
+        self._dist.broadcast(sent, group=self.group, group_src=source)
         if sent.data_ptr() != data.data_ptr():
             data.copy_(sent)
         return tensor
@@ -94,9 +94,9 @@ class TorchCollectives(Collectives):
         """Return when every rank has called."""
         with patient(self._rank, "barrier"):
             if self._is_nccl:
-                self._dist.barrier(self._group, device_ids=[self.device.index or 0])
+                self._dist.barrier(self.group, device_ids=[self.device.index or 0])
             else:
-                self._dist.barrier(self._group)
+                self._dist.barrier(self.group)
 
     def all_gather_object(self, value: T) -> list[T]:
         """Return every rank's object, in order of rank."""
@@ -109,7 +109,7 @@ class TorchCollectives(Collectives):
         with patient(self._rank, "gather_object"):
             data, sizes = self._padded(value)
             parts = [data.new_empty(data.shape) for _ in sizes] if self._rank == 0 else None
-            self._dist.gather(data, parts, group=self._group, group_dst=0)
+            self._dist.gather(data, parts, group=self.group, group_dst=0)
         if parts is None:
             return None
         return [from_bytes(part[:size]) for part, size in zip(parts, sizes, strict=True)]

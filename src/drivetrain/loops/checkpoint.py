@@ -101,6 +101,7 @@ def _training_state(context: Context, *, is_live: bool) -> dict[str, Any]:
                 },
                 "hooked": [one["hooked"] for one in everybody],
                 "meters": [one["meters"] for one in everybody],
+                "strategies": [one["strategy"] for one in everybody],
                 "switches": {"begun": context.begun_with, "now": switches_of(context.module, context.modes)},
                 "loaded": context.loaded,
                 "precision": strategy.precision.state_dict(),
@@ -136,6 +137,7 @@ def gather_ranks(context: Context) -> None:
         "data": context.data_state(),
         **{name: context.results.state_dict(phase) for name, phase in LOGGED.items()},
         "windows": pending.state(context),
+        "strategy": strategy.rank_state(context.module),
         "asks_to_stop": bool(context.run.should_stop),
     }
     if strategy.ranks.world_size == 1:

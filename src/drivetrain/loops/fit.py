@@ -169,7 +169,8 @@ class FitLoop:
         HERE.note(stage="sanity check")
         self._context.phase = "sanity"
         run = self._context.watch.call(validation.run, "run_sanity_check")
-        run(None if num_batches < 0 else num_batches)
+        with self._strategy.joint(self._context.module):
+            run(None if num_batches < 0 else num_batches)
         self._context.phase = "train"
         HERE.note(stage="fit")
         self._context.events("on_sanity_check_end")
@@ -306,7 +307,8 @@ class FitLoop:
             context.before_validation, progress.validated_at = None, progress.seen
             progress.is_validating = False
 
-        context.watch.call(validation.run, "run_validation")(when_done=is_done)
+        with self._strategy.joint(context.module):
+            context.watch.call(validation.run, "run_validation")(when_done=is_done)
         HERE.note(stage="fit")
         self._results.enter(TRAIN_STEP, in_step=True)
 

@@ -91,10 +91,26 @@ def _check_newer(fit: Entry, num_ranks: int) -> None:
     for rank in fit["meters"].each(num_ranks) if "meters" in kept else ():
         for _, meter in rank.named():
             meter.check_like({"state": {}, "updates": 0})
+    for rank in fit["strategies"].each(num_ranks) if "strategies" in kept else ():
+        _check_strategy(rank)
     for rank in fit["windows"].each():
         if "is_reduced" in rank.mapping():
             rank["is_reduced"].flag()
     _check_said(fit)
+
+
+def _check_strategy(rank: Entry) -> None:
+    """Look at what a rank's strategy had: counts, flags, tensors and optimizers' states."""
+    kept = rank.mapping()
+    for name in ("steps", "settled"):
+        if name in kept:
+            rank[name].integer()
+    if "is_apart" in kept:
+        rank["is_apart"].flag()
+    for one in rank["tensors"].each() if "tensors" in kept else ():
+        one.tensor()
+    for one in rank["optimizers"].each() if "optimizers" in kept else ():
+        one["state"].mapping(), one["param_groups"].sequence()
 
 
 def _check_said(fit: Entry) -> None:

@@ -176,9 +176,26 @@ def _restore_loop(context: Context, fit: Entry) -> None:
         scale = float(kept.get("scale", 1.0))
     with fit["windows"].reading():
         pending.restore(context, fit["window"].sequence(), fit["windows"].sequence(), scale)
+    _restore_ranks(context, fit)
     with fit["logged"].reading():
         _restore_logged(context, fit.mapping())
     _restore_data(context, fit["data"].each())
+
+
+def _restore_ranks(context: Context, fit: Entry) -> None:
+    """Give the strategy what each rank had of its own; of another number of ranks it takes what it can."""
+    strategy, progress = context.strategy, context.progress
+    states = fit.mapping().get("strategies", [])
+    with fit["strategies"].reading() if states else contextlib.nullcontext():
+        strategy.load_rank_state(context.module, states if any(states) else [], progress.global_step)
+    was_apart = bool(states) and "tensors" in states[0]
+    if was_apart and not strategy.takes_rank_states(len(states)) and strategy.ranks.is_zero:
+        now = f"{context.run.plan.strategy.name!r} on {strategy.ranks.world_size}"
+        text = (
+            f"{len(states)} ranks had trained apart before this checkpoint was saved, and this fit is {now}: "
+            "it goes on from the mean of their weights, with rank 0's optimizers"
+        )
+        warnings.warn(str(Notice("checkpoint.inexact", text)), DrivetrainWarning, stacklevel=2)
 
 
 def _restore_schedulers(context: Context, top: Entry) -> None:

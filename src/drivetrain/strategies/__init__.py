@@ -10,9 +10,10 @@
     single.py     SingleRuntime: one device
     ddp.py        DDPRuntime: a whole model on each rank, gradients averaged
     zero1.py      ZeRO1Runtime: the same, and of the optimizers' state a part on each rank
+    local_sgd.py  LocalSGDRuntime: ranks step alone and average their models now and then
     fsdp.py       FSDPRuntime: each rank has a part of everything
     averaging.py  averages gradients over ranks within backward; held by strategies
-    mean.py       averages them apart from any backward
+    mean.py       averages gradients and models apart from any backward
     shards.py     shares optimizers out over ranks; held by strategies
     dtensors.py   tensors in parts: put together, measured, clipped
     together.py   batches of an evaluation, for ranks that run the model only together

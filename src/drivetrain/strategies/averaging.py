@@ -107,6 +107,11 @@ class Averaging:
         self._average([one for one in module.parameters() if not one.requires_grad])
         self._wrap()
 
+    def stop(self) -> None:
+        """Take the wrapper off: from now on the step runs as it is, and nothing is averaged."""
+        self._step, self._whole, self._trainable = self._plain_step, None, None
+        gc.collect()  # as in `teardown`
+
     def _broadcast(self, tensors: list[torch.Tensor]) -> None:
         with torch.no_grad():
             for tensor in tensors:

@@ -52,6 +52,8 @@ class Strategy(ABC):
     """Whether each rank by itself has the whole model, and can run it without asking others."""
     reduces_at_once: ClassVar[bool] = False
     """Whether gradients of a window that is still open are those of all ranks already."""
+    keeps_ranks_alike: ClassVar[bool] = True
+    """Whether the ranks' models are one model after each step, or parts of one."""
     allows_inference_mode: ClassVar[bool] = True
     """Whether verbs of evaluation may run under torch.inference_mode, and not only under torch.no_grad."""
 
@@ -238,6 +240,37 @@ class Strategy(ABC):
     @abstractmethod
     def load_optimizer_state(self, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
         """Load what `optimizer_state` returned, at any world size."""
+
+    def joint(
+        self,
+        module: torch.nn.Module,  # noqa: ARG002 - for those whose ranks train apart
+    ) -> AbstractContextManager[None]:
+        """Return a context in which the module is that of all ranks: to evaluate, and to save it.
+
+        Collectives:
+            where ranks train apart, one all_reduce for each type of parameters; every rank must call.
+        """
+        return nullcontext()
+
+    def rank_state(self, module: torch.nn.Module) -> dict[str, Any]:  # noqa: ARG002 - as above
+        """Return what this rank alone has of the run, beside random numbers; plain values and tensors."""
+        return {}
+
+    def load_rank_state(  # noqa: B027 - as above
+        self,
+        module: torch.nn.Module,
+        of_ranks: Sequence[Mapping[str, Any]],
+        optimizer_steps: int,
+    ) -> None:
+        """Take up what each rank's `rank_state` returned, at any world size; after the optimizers' states.
+
+        ``of_ranks`` is empty where the file is another strategy's, which took so many ``optimizer_steps``.
+        """
+
+    @final
+    def takes_rank_states(self, num_ranks: int) -> bool:
+        """Whether so many ranks, that had trained apart, go on here each from its own state."""
+        return not self.keeps_ranks_alike and num_ranks == self.ranks.world_size
 
     def bytes_beside(self, module: torch.nn.Module) -> int:  # noqa: ARG002 - for those that need some
         """Return what training the module on several ranks takes of each device, beside what one rank takes.
