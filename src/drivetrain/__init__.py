@@ -131,6 +131,7 @@ _HOMES = {
     "resolver.known.strategies.xla": ("XLAStrategy",),
     "resolver.known.strategies.xla_fsdp": ("XLAFSDPStrategy",),
     "resolver.known.strategies.zero1": ("ZeRO1Strategy",),
+    "strategies.layer_sync": ("LayerSync",),
     "strategies.strategy": ("Parts", "Strategy"),
     "trainer": ("Trainer",),
     "trainer.verify": ("ResumeReport",),

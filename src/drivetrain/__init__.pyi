@@ -130,6 +130,7 @@ from drivetrain.resolver.plan import Plan as Plan
 from drivetrain.resolver.ranks import Ranks as Ranks
 from drivetrain.resolver.spec import NamedSpec as NamedSpec
 from drivetrain.resolver.spec import StrategySpec as StrategySpec
+from drivetrain.strategies.layer_sync import LayerSync as LayerSync
 from drivetrain.strategies.strategy import Parts as Parts
 from drivetrain.strategies.strategy import Strategy as Strategy
 from drivetrain.trainer import Trainer as Trainer

@@ -19,6 +19,7 @@ from drivetrain.precision.precision import Precision
 from drivetrain.resolver.catalogue import Catalogue
 from drivetrain.resolver.plan import Plan
 from drivetrain.resolver.ranks import Ranks
+from drivetrain.strategies.layer_sync import LayerSync
 from drivetrain.strategies.strategy import Parts, Strategy
 
 T = TypeVar("T")
@@ -67,7 +68,7 @@ def check(plan: Plan, catalogue: Catalogue, objects: Mapping[str, object]) -> No
                 raise _package_missing(kind, name, missing)
         if "+" in name:
             raise _not_available(plan, catalogue, group, name)
-    if "layer_sync" in objects:
+    if "layer_sync" in objects and not isinstance(objects["layer_sync"], LayerSync):
         raise _not_available(plan, catalogue, "layer_syncs", type(objects["layer_sync"]).__name__)
 
 
@@ -128,6 +129,11 @@ def build_strategy(plan: Plan, catalogue: Catalogue, objects: Mapping[str, objec
     assert isinstance(accelerator, Accelerator)  # noqa: S101 - facts name one, and the resolver checks the user's
     assert isinstance(precision, Precision)  # noqa: S101 - as above
     assert isinstance(checkpoint_io, CheckpointIO)  # noqa: S101 - as above
+    layer_sync: Any = None
+    if plan.layer_sync != "none" and plan.world_size > 1:
+        layer_sync = (
+            copy.copy(objects.get("layer_sync")) or _load(catalogue.layer_syncs[plan.layer_sync].runtime)()
+        )
     parts = Parts(
         accelerator=accelerator,
         precision=precision,
@@ -137,6 +143,7 @@ def build_strategy(plan: Plan, catalogue: Catalogue, objects: Mapping[str, objec
         layout=plan.layout,
         process_group_backend=plan.process_group_backend if plan.world_size > 1 else "none",
         options=plan.strategy.options,
+        layer_sync=layer_sync,
     )
     strategy = _load(catalogue.strategies[plan.strategy.name].runtime)(parts)
     assert isinstance(strategy, Strategy)  # noqa: S101 - facts name one

@@ -26,7 +26,10 @@ def test_the_plan_is_resolved_at_once() -> None:
 def test_what_cannot_run_yet_says_so_before_anything_starts() -> None:
     for flags, says in (
         ({"strategy": "tp", "devices": 2}, "strategy 'tp'.*'ddp'"),
-        ({"strategy": "ddp", "devices": 2, "sync_batchnorm": True}, "sync_batchnorm 'batchnorm'.*False"),
+        (
+            {"strategy": "ddp", "devices": 2, "plugins": [dt.LayerSyncFacts("mine")]},
+            "sync_batchnorm 'LayerSyncFacts'.*False",
+        ),
     ):
         trainer = dt.Trainer(**{"accelerator": "cpu", **flags})
         with pytest.raises(dt.BuildError) as caught:

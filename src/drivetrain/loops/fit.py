@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias, final
 
 import torch
@@ -507,7 +508,8 @@ class FitLoop:
 
     def _stand_in(self, take: Take, batch: Any, index: int, share: Share) -> Any:
         """Take a step whose batch is another rank's: it counts nowhere, so not in a metric's own sums."""
-        with metrics_unchanged(self._context.module):
+        sync = self._strategy.layer_sync
+        with metrics_unchanged(self._context.module), nullcontext() if sync is None else sync.uncounted():
             return take(batch, index, share)
 
 

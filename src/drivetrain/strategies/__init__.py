@@ -16,6 +16,7 @@
     mean.py       averages gradients and models apart from any backward
     shards.py     shares optimizers out over ranks; held by strategies
     dtensors.py   tensors in parts: put together, measured, clipped
+    layer_sync.py LayerSync: layers that see all ranks' batches; BatchNormSync: batch norm
     together.py   batches of an evaluation, for ranks that run the model only together
     parts.py      this rank's part of a tensor
     mesh.py       the mesh of a run's ranks

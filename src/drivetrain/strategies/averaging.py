@@ -71,6 +71,8 @@ class Averaging:
         self._whole = self._trainable = None
         if self._strategy.ranks.world_size == 1:
             return
+        if step is not None:
+            self._strategy.sync_layers(module)
         if step is None or not one_backward:
             self._whole = None if step is None else module
             self._broadcast([*module.parameters(), *module.buffers()])
@@ -131,6 +133,7 @@ class Averaging:
             # torch's wrapper is part of a reference cycle. It must not outlive its process group, whose
             # threads it would wait for, so the cycle is collected now and not at some later moment.
             gc.collect()
+        self._strategy.unsync_layers(module)
         self._strategy.precision.restore_module(module)
         if self._strategy.device.type != "cpu":
             module.cpu()

@@ -93,6 +93,8 @@ class FSDPRuntime(Strategy):
             module.to(self.device)
             return
         _check(module)
+        if step is not None:
+            self.sync_layers(module)
         self._is_wrapped = True
         before = {(part, name): one for part, name, one in _owned(module)}
         roots = [module] if one_backward else [*_callable_parts(module)]
@@ -181,6 +183,7 @@ class FSDPRuntime(Strategy):
             self._is_wrapped = False
             unwrap(module)
             gc.collect()  # torch's states refer to each other, and must not outlive their process group
+        self.unsync_layers(module)
         self.precision.restore_module(module)
         if self.device.type != "cpu" and not any(is_in_parts(one) for one in module.parameters()):
             module.cpu()

@@ -19,6 +19,7 @@ from drivetrain.collectives.connect import connect, disconnect
 from drivetrain.collectives.place import Place
 from drivetrain.data.seeds import mix, seed_all
 from drivetrain.precision.precision import Precision
+from drivetrain.strategies.layer_sync import LayerSync
 from drivetrain.strategies.making import made_on
 from drivetrain.strategies.parts import is_in_parts
 
@@ -35,6 +36,8 @@ class Parts:
     layout: Mapping[str, int]
     """Size of each mesh axis."""
     process_group_backend: str
+    layer_sync: LayerSync | None = None
+    """What makes layers see all ranks; None where each rank's see its own batch."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """What the user said to the strategy; torch's defaults hold for the rest."""
 
@@ -65,6 +68,8 @@ class Strategy(ABC):
         self.place = parts.place
         self.ranks = parts.place.ranks
         self.options = parts.options
+        self.layer_sync = parts.layer_sync
+        self._synced: list[torch.nn.Module] = []
         self.device = parts.accelerator.device(parts.device_id)
         self._backend = parts.process_group_backend
         self._collectives: Collectives | None = None
@@ -289,7 +294,8 @@ class Strategy(ABC):
 
     def evaluation_step(self, step: Callable[..., Any], *arguments: Any) -> Any:
         """Run a step that needs no gradients; where each rank has the whole model, as often as it likes."""
-        with self.precision.forward_context(self.device.type):
+        apart = nullcontext() if self.layer_sync is None else self.layer_sync.paused()
+        with apart, self.precision.forward_context(self.device.type):
             return step(*arguments)
 
     @final
@@ -332,6 +338,21 @@ class Strategy(ABC):
                     is_alone = isinstance(value, torch.Tensor) and value.dim() and not is_in_parts(value)
                     if is_alone and value.device != device:
                         state[name] = value.to(device)
+
+    @final
+    def sync_layers(self, module: torch.nn.Module) -> None:
+        """Let layers see all ranks' batches in training, where that was asked for."""
+        if self.layer_sync is not None:
+            self.layer_sync.collectives = self.collectives
+            self.layer_sync.apply(module)
+            self._synced.append(module)
+
+    @final
+    def unsync_layers(self, module: torch.nn.Module) -> None:
+        """Take back what `sync_layers` did, if it did."""
+        if self.layer_sync is not None and any(one is module for one in self._synced):
+            self._synced = [one for one in self._synced if one is not module]
+            self.layer_sync.revert(module)
 
     @final
     def save(self, checkpoint: dict[str, Any], path: StrPath) -> None:

@@ -1,4 +1,4 @@
-"""One file, written at once or by a thread, and torch's synchronised batch norm."""
+"""One file, written at once or by a thread, and batch norm over all ranks."""
 
 from drivetrain.resolver.facts import CheckpointIOFacts, LayerSyncFacts
 
@@ -14,5 +14,7 @@ FACTS = (
         runtime="drivetrain.checkpoint_io.deferred:AsyncCheckpointIO",
     ),
     CheckpointIOFacts("sharded", "a folder of shards (torch.distributed.checkpoint)"),
-    LayerSyncFacts("batchnorm", "torch's SyncBatchNorm"),
+    LayerSyncFacts(
+        "batchnorm", "batch norm over all ranks", "drivetrain.strategies.layer_sync:BatchNormSync"
+    ),
 )
