@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, final
@@ -12,14 +13,14 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import is_lazy
 
-from drivetrain.base.errors import ModuleError
+from drivetrain.base.errors import DrivetrainWarning, ModuleError, Notice
 from drivetrain.strategies.forward import StepForward
 from drivetrain.strategies.mean import average_gradients
 from drivetrain.strategies.strategy import Strategy
 from drivetrain.strategies.trainable import Trainable
+from drivetrain.strategies.use import Use, some, told, unused_since
 
 _OPTIONS = (
-    "find_unused_parameters",
     "static_graph",
     "gradient_as_bucket_view",
     "broadcast_buffers",
@@ -29,13 +30,6 @@ _OPTIONS = (
 # torch 2.13 calls the option by what it does: buffers are synchronised before each forward.
 _KNOWN = inspect.signature(DistributedDataParallel).parameters
 _RENAMED = {"broadcast_buffers": "forward_sync_buffers"} if "forward_sync_buffers" in _KNOWN else {}
-
-
-_MOST_NAMES = 8
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
 
 
 @final
@@ -56,6 +50,13 @@ class Averaging:
         """What was trainable when the wrapper was made; None where there is nothing to wrap."""
         self._whole: torch.nn.Module | None = None
         """The module, where gradients are averaged by us and not within backward."""
+        self._use: Use | None = None
+        """Which parameters the first backward uses, where the wrapper looks only if it is needed."""
+        said = self._options.get("find_unused_parameters")
+        self._is_auto = said == "auto" and not self._options.get("static_graph")
+        self._finds = said is True or self._is_auto
+        """Whether the wrapper looks, in each step, for parameters without gradient."""
+        self._is_outdated = False
 
     def setup(
         self, module: torch.nn.Module, step: Callable[..., Any] | None, *, one_backward: bool = True
@@ -84,7 +85,7 @@ class Averaging:
         module, step = self._module, self._plain_step
         assert module is not None  # noqa: S101 - set by `setup`
         assert step is not None  # noqa: S101 - as above
-        self._trainable = Trainable(module)
+        self._trainable, self._is_outdated = Trainable(module), False
         if not any(parameter.requires_grad for parameter in module.parameters()):
             self._step = step
             return
@@ -93,11 +94,16 @@ class Averaging:
             _RENAMED.get(name, name): self._options[name]
             for name in _OPTIONS
             if self._options.get(name) is not None
-        }
+        } | {"find_unused_parameters": self._finds}
         # torch wants no device_ids for a module on the CPU.
         self._step = DistributedDataParallel(
             StepForward(module, step), device_ids=None if on_cpu else [self._strategy.device.index], **said
         )
+        is_auto = self._options.get("find_unused_parameters") == "auto" and not self._options.get(
+            "static_graph"
+        )
+        if is_auto and self._finds:
+            self._use = Use(module)
 
     def _rewrap(self) -> None:
         """Make the wrapper anew: it averages what was trainable when it was made, and nothing else."""
@@ -111,7 +117,7 @@ class Averaging:
 
     def stop(self) -> None:
         """Take the wrapper off: from now on the step runs as it is, and nothing is averaged."""
-        self._step, self._whole, self._trainable = self._plain_step, None, None
+        self._step, self._whole, self._trainable, self._use = self._plain_step, None, None, None
         gc.collect()  # as in `teardown`
 
     def _broadcast(self, tensors: list[torch.Tensor]) -> None:
@@ -129,6 +135,7 @@ class Averaging:
         """Drop the wrapper, which takes its gradient hooks with it, and bring the module back to the CPU."""
         was_wrapped = isinstance(self._step, DistributedDataParallel)
         self._step = self._plain_step = self._module = self._whole = self._trainable = None
+        self._use = None
         if was_wrapped:
             # torch's wrapper is part of a reference cycle. It must not outlive its process group, whose
             # threads it would wait for, so the cycle is collected now and not at some later moment.
@@ -142,7 +149,9 @@ class Averaging:
         """Make ready for a step; return whether other parameters are trained now, to be looked at again."""
         if self._whole is not None and self._options.get("broadcast_buffers") is not False:
             self._broadcast(list(self._whole.buffers()))
-        elif self._trainable is not None and self._trainable.has_changed:
+        elif self._trainable is not None and (self._is_outdated or self._trainable.has_changed):
+            # Of other parameters others may be unused.
+            self._finds |= self._is_auto and self._trainable.has_changed
             self._rewrap()
             return True
         return False
@@ -151,7 +160,13 @@ class Averaging:
         """Run the step through the wrapper."""
         assert self._step is not None, "the strategy was not set up to train"  # noqa: S101 - our own bug
         with self._strategy.precision.forward_context(self._strategy.device.type):
-            return self._step(*arguments)
+            try:
+                return self._step(*arguments)
+            except RuntimeError as error:
+                unused = unused_since(error, self._module) if self._module is not None else []
+                if not unused:
+                    raise
+                raise self._refusal(unused, "the step before") from error
 
     def no_sync(self) -> AbstractContextManager[Any]:
         """Return torch's own context, in which gradients are added up without being averaged."""
@@ -187,23 +202,48 @@ class Averaging:
         )
 
     def check_gradients(self) -> None:
-        """Refuse parameters without gradient: their bucket is never complete, so it is never averaged.
+        """Look at parameters without gradient: their bucket is never complete, so it is never averaged.
+
+        Raises:
+            ModuleError [strategy.unused-parameters]: there are some, and the wrapper does not look for them.
 
         torch itself notices at the next step, with indices instead of names, and after the last never.
         """
-        looks = self._options.get("find_unused_parameters") or self._options.get("static_graph")
-        if looks or not isinstance(self._step, DistributedDataParallel):
+        use, self._use = self._use, None
+        if use is not None:
+            self._choose(use)
+        if self._finds or self._options.get("static_graph") or use is not None:
+            return
+        if not isinstance(self._step, DistributedDataParallel):
             return
         parameters = self._step.module.module.named_parameters()
         unused = [name for name, one in parameters if one.requires_grad and one.grad is None]
         if unused:
-            raise ModuleError(
-                "strategy.unused-parameters",
-                f"{len(unused)} parameters got no gradient in the first step: {_some(unused)}",
-                values={"parameters": unused, "find_unused_parameters": False},
-                because=f"{self._name} averages gradients bucket by bucket, "
-                "and waits for every parameter of a bucket",
-                hint="freeze them (requires_grad_(False)), use them in the loss, "
-                f"or pass strategy='{self._name}(find_unused_parameters=true)', which looks each step and "
-                "costs time",
+            raise self._refusal(unused, "the first step")
+
+    def _choose(self, use: Use) -> None:
+        """Stop looking for parameters without gradient if no rank has any; otherwise say which.
+
+        Collectives:
+            one object of the names; every rank must call.
+        """
+        of_ranks = self._strategy.collectives.all_gather_object(use.unused())
+        if not any(of_ranks):
+            self._finds, self._is_outdated = False, True
+        elif self._strategy.ranks.is_zero:
+            text = (
+                f"{told(of_ranks)}. From now on {self._name} looks for such parameters each step, which is "
+                "a walk through the graph: freeze them (requires_grad_(False)) or use them in the loss; "
+                "find_unused_parameters=true looks without this word"
             )
+            warnings.warn(str(Notice("strategy.unused-parameters", text)), DrivetrainWarning, stacklevel=2)
+
+    def _refusal(self, unused: list[str], when: str) -> ModuleError:
+        return ModuleError(
+            "strategy.unused-parameters",
+            f"{len(unused)} parameters got no gradient in {when}: {some(unused)}",
+            values={"parameters": unused, "find_unused_parameters": False},
+            because=f"{self._name} averages gradients bucket by bucket, and waits for all of a bucket",
+            hint="freeze them (requires_grad_(False)), use them in the loss, "
+            f"or pass strategy='{self._name}(find_unused_parameters=auto)', which looks in each step",
+        )

@@ -10,7 +10,12 @@ _FACTS = StrategyFacts(
     title="data parallel, optimizer states sharded",
     axes=("dp_replicate",),
     options={
-        "find_unused_parameters": Option(False, "look for parameters without gradient each step"),
+        "find_unused_parameters": Option(
+            False,
+            "look for parameters without gradient each step; auto: if the first step has any",
+            (bool, str),
+            choices=(False, True, "auto"),
+        ),
         "static_graph": Option(False, "the same parameters are used every step"),
         "gradient_as_bucket_view": Option(False, "gradients are views of the buckets, saves memory"),
         "broadcast_buffers": Option(True, "rank 0's buffers reach all before each forward"),
