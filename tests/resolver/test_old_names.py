@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
 import drivetrain as dt
 from drivetrain.resolver.old_classes import OLD_NAMES
@@ -19,6 +21,10 @@ from tests.resolver.test_laws import anything, real
 GPUS = dt.Machine(cuda=8)
 EVERYTHING = dt.Machine(cuda=8, tpu=8, hpu=8, ipu=4)
 CUDA = torch.device("cuda:1")
+
+
+def named(state: Any, bucket: Any) -> Any:
+    """Stand for a hook of the user's."""
 
 
 def called(name: str, *given: Any, **named: Any) -> tuple[Any, str]:
@@ -191,7 +197,10 @@ def test_old_plugins_run_as_what_they_stand_for() -> None:
         ("DDPPlugin", ([CUDA, torch.device("cpu")],), {}, "plan.legacy-value"),
         ("DDPPlugin", ([torch.device("cuda")] * 2,), {}, "plan.legacy-value"),
         ("DDPPlugin", (), {"timeout": 5}, "plan.legacy-value"),
-        ("DDPPlugin", (), {"ddp_comm_hook": print}, "plan.strategy-option"),
+        ("DDPPlugin", (), {"ddp_comm_hook": print}, "plan.legacy-value"),
+        ("DDPPlugin", (), {"ddp_comm_hook": lambda state, bucket: None}, "plan.legacy-value"),
+        ("DDPPlugin", (), {"ddp_comm_state": object()}, "plan.legacy-value"),
+        ("DDPPlugin", (), {"ddp_comm_wrapper": print}, "plan.strategy-option"),
         ("DDPPlugin", (), {"find_unused_parameters": 1}, "plan.strategy-option"),
         ("DDPPlugin", (), {"cluster_environment": "slurm", "environment": "none"}, "plan.said-twice"),
         ("DDPShardedPlugin", (), {"find_unused_parameters": True}, "plan.legacy-value"),
@@ -256,8 +265,8 @@ def test_any_arguments_give_a_strategy_or_a_plan_error(name: str, given: list, n
 
 
 def test_a_hint_says_what_it_leaves_out() -> None:
-    with pytest.raises(dt.PlanError, match="the hint is without ddp_comm_hook"):
-        dt.DDPPlugin(ddp_comm_hook=print, static_graph=True)
+    with pytest.raises(dt.PlanError, match="the hint is without ddp_comm_wrapper"):
+        dt.DDPPlugin(ddp_comm_wrapper=print, static_graph=True)
 
 
 def test_an_old_class_in_plugins_and_in_a_composition_keeps_what_it_says() -> None:
@@ -286,3 +295,18 @@ def test_past_its_release_an_old_class_is_an_error_with_the_same_text() -> None:
     ):
         make()
     assert old_class("NoSuchName") is None
+
+
+def test_comm_hooks_are_said_by_name() -> None:
+    state = SimpleNamespace(matrix_approximation_rank=2, start_powerSGD_iter=10)
+    for arguments, options in (
+        ({"ddp_comm_hook": default_hooks.fp16_compress_hook}, {"comm_hook": "fp16"}),
+        (
+            {"ddp_comm_hook": powerSGD_hook.powerSGD_hook, "ddp_comm_state": state},
+            {"comm_hook": "powersgd", "powersgd_rank": 2, "powersgd_start": 10},
+        ),
+        ({"ddp_comm_hook": named}, {"comm_hook": f"{__name__}:named"}),
+        ({"ddp_comm_hook": None, "ddp_comm_state": None}, {}),
+    ):
+        spec, _ = called("DDPPlugin", **arguments)
+        assert dict(spec.options) == options

@@ -107,6 +107,11 @@ def _check_strategy(rank: Entry) -> None:
             rank[name].integer()
     if "is_apart" in kept:
         rank["is_apart"].flag()
+    if "hook" in kept:
+        rank["hook"]["steps"].integer()
+        for name in ("errors", "factors"):
+            for _, one in rank["hook"][name].named():
+                one.tensor()
     for one in rank["tensors"].each() if "tensors" in kept else ():
         one.tensor()
     for one in rank["optimizers"].each() if "optimizers" in kept else ():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
+from types import FunctionType, MappingProxyType
 from typing import TypeAlias
 
 from drivetrain.flags.devices import MOST
@@ -107,6 +107,35 @@ def _timeout(value: object, _: Mapping[str, object]) -> Read:
     return Read(options={"timeout_s": seconds()})
 
 
+_HOOKS = {"fp16_compress_hook": "fp16", "bf16_compress_hook": "bf16", "powerSGD_hook": "powersgd"}
+_TORCHS = "torch.distributed.algorithms.ddp_comm_hooks."
+
+
+def _comm_hook(value: object, _: Mapping[str, object]) -> Read:
+    """Read a function: torch's by its short name, the user's by the place where ranks find it."""
+    if value is None:
+        return Read()
+    place, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if str(place).startswith(_TORCHS) and name in _HOOKS:
+        return Read(options={"comm_hook": _HOOKS[str(name)]})
+    if not isinstance(value, FunctionType) or "<" in value.__qualname__ or place == "__main__":
+        because = "each rank imports the hook by its name: a function of a module, and not of the script"
+        raise Problem("is no function that ranks can import", because)
+    return Read(options={"comm_hook": f"{place}:{name}"})
+
+
+def _comm_state(value: object, given: Mapping[str, object]) -> Read:
+    """Read torch's PowerSGDState; its other settings stand for how it works, and have no counterpart."""
+    if value is None:
+        return Read()
+    rank, start = (
+        getattr(value, name, None) for name in ("matrix_approximation_rank", "start_powerSGD_iter")
+    )
+    if getattr(given.get("ddp_comm_hook"), "__name__", "") != "powerSGD_hook" or type(rank) is not int:
+        raise Problem("is no PowerSGDState of powerSGD_hook", "other hooks are given the process group")
+    return Read(options={"powersgd_rank": rank, "powersgd_start": start})
+
+
 def _start_method(value: object, _: Mapping[str, object]) -> Read:
     methods = {"popen": "subprocess", "spawn": "spawn", "fork": "fork", "forkserver": "forkserver"}
     if value not in methods:
@@ -151,6 +180,7 @@ _GPUS = {**_PARTS, "parallel_devices": _parallel_devices("gpu")}
 _TPUS = {**_PARTS, "parallel_devices": _parallel_devices("tpu")}
 _HPUS = {**_PARTS, "parallel_devices": _parallel_devices("hpu")}
 _IPUS = {**_PARTS, "parallel_devices": _parallel_devices("ipu")}
+_DDP = {**_GPUS, "ddp_comm_hook": _comm_hook, "ddp_comm_state": _comm_state}
 _SHARDED = {**_GPUS, "find_unused_parameters": _nothing_if(False)}
 _DEEPSPEED = {
     **_GPUS,
@@ -212,9 +242,9 @@ _ROWS = (
     OldName("CollaborativeStrategy", refused=_HIVEMIND),
     OldName("HivemindStrategy", refused=_HIVEMIND),
     OldName("ApexMixedPrecisionPlugin", refused=_APEX),
-    OldName("DDPPlugin", "ddp", _PLUGIN, _GPUS),
-    OldName("DDPSpawnPlugin", "ddp_spawn", _PLUGIN, _GPUS),
-    OldName("DDPSpawnStrategy", "ddp_spawn", _STRATEGY, _GPUS),
+    OldName("DDPPlugin", "ddp", _PLUGIN, _DDP),
+    OldName("DDPSpawnPlugin", "ddp_spawn", _PLUGIN, _DDP),
+    OldName("DDPSpawnStrategy", "ddp_spawn", _STRATEGY, _DDP),
     OldName("DDPShardedPlugin", "ddp_sharded", _PLUGIN, _SHARDED),
     OldName("DDPShardedStrategy", "ddp_sharded", _STRATEGY, _SHARDED),
     OldName("DDPSpawnShardedPlugin", "ddp_sharded_spawn", _PLUGIN, _SHARDED),
@@ -249,7 +279,7 @@ _ROWS = (
 OLD_NAMES: Mapping[str, OldName] = MappingProxyType({row.name: row for row in _ROWS})
 
 _SAME = (
-    OldName("DDPStrategy", "ddp", _STRATEGY, {**_GPUS, "start_method": _start_method}),
+    OldName("DDPStrategy", "ddp", _STRATEGY, {**_DDP, "start_method": _start_method}),
     OldName("DeepSpeedStrategy", "deepspeed", ("accelerator", "zero_optimization", "stage"), _DEEPSPEED),
     OldName("FSDPStrategy", "fsdp", _STRATEGY, _GPUS),
     OldName("XLAStrategy", "xla", _STRATEGY, _TPUS),

@@ -13,6 +13,7 @@
     local_sgd.py  LocalSGDRuntime: ranks step alone and average their models now and then
     fsdp.py       FSDPRuntime: each rank has a part of everything
     averaging.py  averages gradients over ranks within backward; held by strategies
+    comm_hooks.py how gradients travel: shorter, or as factors
     use.py        which parameters a backward uses
     mean.py       averages gradients and models apart from any backward
     shards.py     shares optimizers out over ranks; held by strategies

@@ -5,15 +5,17 @@ from __future__ import annotations
 import gc
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, final
 
 import torch
+import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import is_lazy
 
 from drivetrain.base.errors import DrivetrainWarning, ModuleError, Notice
+from drivetrain.strategies.comm_hooks import CommHook, make_hook, no_backward
 from drivetrain.strategies.forward import StepForward
 from drivetrain.strategies.mean import average_gradients
 from drivetrain.strategies.strategy import Strategy
@@ -57,6 +59,8 @@ class Averaging:
         self._finds = said is True or self._is_auto
         """Whether the wrapper looks, in each step, for parameters without gradient."""
         self._is_outdated = False
+        self._hook: CommHook | None = None
+        """What sends gradients in another way than as they are."""
 
     def setup(
         self, module: torch.nn.Module, step: Callable[..., Any] | None, *, one_backward: bool = True
@@ -74,6 +78,11 @@ class Averaging:
             return
         if step is not None:
             self._strategy.sync_layers(module)
+        said = self._options.get("comm_hook")
+        if step is not None and said is not None and not one_backward:
+            raise no_backward(said, self._name)
+        if step is not None and (said is not None or "powersgd_rank" in self._options):
+            self._hook = make_hook(said or "", self._options, module, self._strategy.precision)
         if step is None or not one_backward:
             self._whole = None if step is None else module
             self._broadcast([*module.parameters(), *module.buffers()])
@@ -99,11 +108,13 @@ class Averaging:
         self._step = DistributedDataParallel(
             StepForward(module, step), device_ids=None if on_cpu else [self._strategy.device.index], **said
         )
-        is_auto = self._options.get("find_unused_parameters") == "auto" and not self._options.get(
-            "static_graph"
-        )
-        if is_auto and self._finds:
+        if self._is_auto and self._finds:
             self._use = Use(module)
+        if self._hook is not None:
+            hook = self._hook
+            # torch asks for a function, and looks at what its arguments say they are.
+            call = lambda group, bucket: hook(group, bucket)  # noqa: E731, PLW0108 - annotations would be in its way
+            self._step.register_comm_hook(dist.group.WORLD, call)
 
     def _rewrap(self) -> None:
         """Make the wrapper anew: it averages what was trainable when it was made, and nothing else."""
@@ -135,7 +146,7 @@ class Averaging:
         """Drop the wrapper, which takes its gradient hooks with it, and bring the module back to the CPU."""
         was_wrapped = isinstance(self._step, DistributedDataParallel)
         self._step = self._plain_step = self._module = self._whole = self._trainable = None
-        self._use = None
+        self._use = self._hook = None
         if was_wrapped:
             # torch's wrapper is part of a reference cycle. It must not outlive its process group, whose
             # threads it would wait for, so the cycle is collected now and not at some later moment.
@@ -190,6 +201,25 @@ class Averaging:
 
     def _average(self, parameters: list[torch.nn.Parameter]) -> None:
         average_gradients(parameters, self._strategy.collectives, self._strategy.device)
+
+    def reduces_in(self, module: torch.nn.Module) -> tuple[torch.dtype, ...]:
+        """Return the types in which gradients are averaged: their own, unless a hook shortens them."""
+        if self._strategy.ranks.world_size == 1:
+            return ()
+        if self._hook is not None and self._hook.dtype is not None:
+            return (self._hook.dtype,)
+        return tuple(dict.fromkeys(one.dtype for one in module.parameters() if one.requires_grad))
+
+    def rank_state(self) -> dict[str, Any]:
+        """Return what a hook remembers on this rank."""
+        state = {} if self._hook is None else self._hook.state()
+        return {"hook": state} if state else {}
+
+    def load_rank_state(self, of_ranks: Sequence[Mapping[str, Any]]) -> None:
+        """Take up what hooks remembered, if this is a run with one that does."""
+        if self._hook is not None and self._hook.state() and of_ranks and "hook" in of_ranks[0]:
+            ranks = self._strategy.ranks
+            self._hook.load_state([one["hook"] for one in of_ranks], ranks.rank, ranks.world_size)
 
     def bytes_beside(self, module: torch.nn.Module) -> int:
         """Return the size of the buckets, each gradient once more, unless gradients are views of them."""

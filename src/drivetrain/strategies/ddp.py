@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, final
 
@@ -57,10 +57,8 @@ class DDPRuntime(Strategy):
         return self._averaging.bytes_beside(module)
 
     def reduces_in(self, module: torch.nn.Module) -> tuple[torch.dtype, ...]:
-        """Return the types of the trainable parameters: each gradient is averaged in its own."""
-        if self.ranks.world_size == 1:
-            return ()
-        return tuple(dict.fromkeys(one.dtype for one in module.parameters() if one.requires_grad))
+        """Return the types in which gradients are averaged: their own, unless a hook shortens them."""
+        return self._averaging.reduces_in(module)
 
     def clip_gradients(self, optimizer: torch.optim.Optimizer, clip_val: float, algorithm: str) -> None:
         """Clip by torch's own functions: gradients are averaged before, so each rank clips the same."""
@@ -85,3 +83,16 @@ class DDPRuntime(Strategy):
     def load_optimizer_state(self, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
         """Load the optimizer's own state_dict on each rank."""
         optimizer.load_state_dict(dict(state))
+
+    def rank_state(self, module: torch.nn.Module) -> dict[str, Any]:  # noqa: ARG002 - the hook's, if there is one
+        """Return what a hook remembers on this rank."""
+        return self._averaging.rank_state()
+
+    def load_rank_state(
+        self,
+        module: torch.nn.Module,  # noqa: ARG002 - as above
+        of_ranks: Sequence[Mapping[str, Any]],
+        optimizer_steps: int,  # noqa: ARG002 - a hook counts itself
+    ) -> None:
+        """Give the hook what hooks remembered."""
+        self._averaging.load_rank_state(of_ranks)

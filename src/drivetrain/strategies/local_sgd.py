@@ -175,9 +175,7 @@ class LocalSGDRuntime(Strategy):
 
     def reduces_in(self, module: torch.nn.Module) -> tuple[torch.dtype, ...]:
         """Return the types of the trainable parameters, in which the warm-up averages gradients."""
-        if self.ranks.world_size == 1:
-            return ()
-        return tuple(dict.fromkeys(one.dtype for one in module.parameters() if one.requires_grad))
+        return self._averaging.reduces_in(module)
 
     def clip_gradients(self, optimizer: torch.optim.Optimizer, clip_val: float, algorithm: str) -> None:
         """Clip by torch's own functions: after the warm-up each rank clips its own gradients."""

@@ -61,6 +61,10 @@ class ZeRO1Runtime(Strategy):
         """Return the size of the buckets, each gradient once more, unless gradients are views of them."""
         return self._averaging.bytes_beside(module)
 
+    def reduces_in(self, module: torch.nn.Module) -> tuple[torch.dtype, ...]:
+        """Return the types in which gradients are averaged: their own, unless a hook shortens them."""
+        return self._averaging.reduces_in(module)
+
     def clip_gradients(self, optimizer: torch.optim.Optimizer, clip_val: float, algorithm: str) -> None:
         """Clip by torch's own functions: gradients are averaged before, so each rank clips the same."""
         clip_whole(optimizer, clip_val, algorithm)
@@ -108,3 +112,16 @@ class ZeRO1Runtime(Strategy):
     def load_optimizer_state(self, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
         """Load this rank's part of the whole state."""
         self._shards.load(optimizer, state)
+
+    def rank_state(self, module: torch.nn.Module) -> dict[str, Any]:  # noqa: ARG002 - the hook's, if there is one
+        """Return what a hook remembers on this rank."""
+        return self._averaging.rank_state()
+
+    def load_rank_state(
+        self,
+        module: torch.nn.Module,  # noqa: ARG002 - as above
+        of_ranks: Sequence[Mapping[str, Any]],
+        optimizer_steps: int,  # noqa: ARG002 - a hook counts itself
+    ) -> None:
+        """Give the hook what hooks remembered."""
+        self._averaging.load_rank_state(of_ranks)

@@ -20,6 +20,11 @@ _FACTS = StrategyFacts(
         "gradient_as_bucket_view": Option(False, "gradients are views of the buckets, saves memory"),
         "broadcast_buffers": Option(True, "rank 0's buffers reach all before each forward"),
         "bucket_cap_mb": Option(None, "size of a bucket, MiB", (int,), least=1),
+        "comm_hook": Option(
+            None, "how gradients travel: fp16, bf16, powersgd, or package.module:function", (str,)
+        ),
+        "powersgd_rank": Option(1, "columns of the factors that powersgd sends", (int,), least=1),
+        "powersgd_start": Option(1000, "steps before powersgd begins", (int,), least=0),
         "process_group_backend": Option(None, "carries collectives: gloo, nccl, ...", (str,)),
         "timeout_s": Option(1800.0, "longest wait in a collective, seconds", (float,), least=1),
     },
